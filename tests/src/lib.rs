@@ -1,1 +1,3 @@
-//! To come.
+//! What crosses crates: the reference that a job is compared with.
+
+pub mod reference;
