@@ -1,7 +1,9 @@
-//! The records of the job `billing`: rows of `flights.csv` and `planes.csv`, with the columns that a bill needs.
+//! The records of the job `billing`: rows of `flights.csv` and `planes.csv`, with the columns that
+//! a bill needs.
 //!
-//! The rows are read by serde from CSV with headers; columns that are not named here are passed over. They are kept and
-//! exchanged as they lie in memory: no record has padding, so that rkyv copies slices of them whole.
+//! The rows are read by serde from CSV with headers; columns that are not named here are passed
+//! over. They are kept and exchanged as they lie in memory: no record has padding, so that rkyv
+//! copies slices of them whole.
 //!
 //! Not here: what a flight costs, which is in `tariff`.
 
@@ -23,8 +25,12 @@ pub const PLANES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/planes.csv.g
 /// ```
 /// use overtake_bench::flights::Flight;
 ///
-/// let text = "year,month,day,dep_time,carrier,tailnum,distance,hour\n2013,1,31,NA,UA,N14228,1400,5\n";
-/// let flight: Flight = csv::Reader::from_reader(text.as_bytes()).deserialize().next().unwrap().unwrap();
+/// let text = "\
+/// year,month,day,dep_time,carrier,tailnum,distance,hour
+/// 2013,1,31,NA,UA,N14228,1400,5
+/// ";
+/// let mut rows = csv::Reader::from_reader(text.as_bytes());
+/// let flight: Flight = rows.deserialize().next().unwrap().unwrap();
 /// assert!(!flight.departed);
 /// assert_eq!(flight.carrier.to_string(), "UA");
 /// assert_eq!(flight.month().to_string(), "2013-01");
@@ -243,7 +249,8 @@ impl Serialize for Month {
     }
 }
 
-/// The characters before the padding. Bytes that no parser made (a default, a foreign file) show as nothing.
+/// The characters before the padding. Bytes that no parser made (a default, a foreign file) show as
+/// nothing.
 fn ascii(padded: &[u8]) -> &str {
     let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
     std::str::from_utf8(&padded[..end]).unwrap_or_default()

@@ -1,10 +1,11 @@
 //! What a flight costs, and the invoice that it is added to. Pure; in integer cents.
 //!
-//! * A flight that departed costs 12 cents for each mile and 35 for each seat, times 5/4, rounded half up, where it was
-//!   scheduled at night: in hour 22 or later, or before 6. A cancelled flight costs nothing, and is counted.
+//! * A flight that departed costs 12 cents for each mile and 35 for each seat, times 5/4, rounded
+//!   half up, where it was scheduled at night: in hour 22 or later, or before 6. A cancelled flight
+//!   costs nothing, and is counted.
 //! * An aircraft that is not listed, or not named, seats 150.
-//! * Every departure of an aircraft beyond its 20th for the same carrier in the same month earns a rebate of 500 cents.
-//!   A flight whose tail number is absent names no aircraft and earns none.
+//! * Every departure of an aircraft beyond its 20th for the same carrier in the same month earns a
+//!   rebate of 500 cents. A flight whose tail number is absent names no aircraft and earns none.
 
 use serde::Serialize;
 
@@ -39,14 +40,19 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Charges `flight` for an aircraft with `seats` whose departure is the `departure`th (from 1) of its carrier and tail
-    /// number in its month. Both are ignored where the flight was cancelled.
+    /// Charges `flight` for an aircraft with `seats` whose departure is the `departure`th (from 1)
+    /// of its carrier and tail number in its month. Both are ignored where the flight was
+    /// cancelled.
     ///
     /// ```
     /// use overtake_bench::tariff::Charge;
-    /// # let text = "year,month,day,dep_time,carrier,tailnum,distance,hour\n2013,1,31,517,UA,N14228,1400,5\n";
-    /// # let flight = csv::Reader::from_reader(text.as_bytes()).deserialize().next().unwrap().unwrap();
-    /// // 1400 miles in an aircraft of 149 seats, in hour 5: (12 * 1400 + 35 * 149) * 5/4, rounded half up.
+    /// # let text = "\
+    /// # year,month,day,dep_time,carrier,tailnum,distance,hour
+    /// # 2013,1,31,517,UA,N14228,1400,5
+    /// # ";
+    /// # let mut rows = csv::Reader::from_reader(text.as_bytes());
+    /// # let flight = rows.deserialize().next().unwrap().unwrap();
+    /// // 1400 miles in an aircraft of 149 seats, in hour 5: (12 * 1400 + 35 * 149) * 5/4.
     /// assert_eq!(Charge::new(&flight, 149, 1).charge_cents, 27_519);
     /// assert_eq!(Charge::new(&flight, 149, 21).rebate_cents, 500);
     /// ```
@@ -88,7 +94,8 @@ fn rebate_cents(flight: &Flight, departure: u64) -> u32 {
     if is_earned { CENTS_OF_REBATE } else { 0 }
 }
 
-/// What a carrier owes for a month, as far as it is known. Serialised in the order of its fields, it is a line of CSV.
+/// What a carrier owes for a month, as far as it is known. Serialised in the order of its fields,
+/// it is a line of CSV.
 #[derive(
     Clone,
     Copy,
@@ -123,7 +130,8 @@ pub struct Invoice {
 }
 
 impl Invoice {
-    /// Updates the invoice with one flight, to its next version. The first one says whose invoice it is.
+    /// Updates the invoice with one flight, to its next version. The first one says whose invoice
+    /// it is.
     pub fn add(&mut self, charge: &Charge) {
         let key = (charge.carrier, charge.month);
         assert!(

@@ -1,6 +1,8 @@
-//! The reference for the job `billing`: the same bill, computed by one thread that keeps everything in maps.
+//! The reference for the job `billing`: the same bill, computed by one thread that keeps everything
+//! in maps.
 //!
-//! It reads the same rows, and nothing else of the job: tariff, rebates and text are written anew here, plainly.
+//! It reads the same rows, and nothing else of the job: tariff, rebates and text are written anew
+//! here, plainly.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -28,7 +30,8 @@ pub struct Line {
     pub rebate_cents: i64,
 }
 
-/// Bills the flights of `inputs`, `repeat` times over, with the aircraft of `planes`. All files are gzip.
+/// Bills the flights of `inputs`, `repeat` times over, with the aircraft of `planes`. All files are
+/// gzip.
 pub fn bill(planes: &Path, inputs: &[PathBuf], repeat: u16) -> Result<Bill, csv::Error> {
     let mut seats = HashMap::new();
     for plane in gunzip(planes)?.deserialize::<Plane>() {
@@ -59,7 +62,8 @@ pub fn bill(planes: &Path, inputs: &[PathBuf], repeat: u16) -> Result<Bill, csv:
                     _ => 5,
                 };
                 let cents = 12.0 * f64::from(flight.distance) + 35.0 * f64::from(seats);
-                // Exact: quarters of integers far below 2^52. `round` takes halves of what is positive up.
+                // Exact: quarters of integers far below 2^52. `round` takes halves of what is
+                // positive up.
                 line.charges_cents += (cents * f64::from(quarters) / 4.0).round() as i64;
             }
         }
@@ -80,7 +84,8 @@ pub fn csv(bill: &Bill) -> String {
         let (version, total_cents) = (flights + cancelled, charges_cents - rebate_cents);
         writeln!(
             text,
-            "{carrier},{month},{version},{flights},{cancelled},{miles},{charges_cents},{rebate_cents},{total_cents}"
+            "{carrier},{month},{version},{flights},{cancelled},{miles},\
+             {charges_cents},{rebate_cents},{total_cents}"
         )
         .expect("a string takes everything");
     }

@@ -14,7 +14,8 @@ use super::*;
 ///   if ($17 >= 22 || $17 < 6) c = int(c * 5 / 4 + 0.5)
 ///   flown[$10]++; miles[$10] += $16; charges[$10] += c
 ///   if ($12 != "" && $12 != "NA" && ++d[$10, $12, $2] > 20) rebate[$10] += 500 }
-/// END { for (k in n) printf "%s,2013-01,%d,%d,%d,%d,%d,%d,%d\n", k, n[k], flown[k], gone[k], miles[k], charges[k], rebate[k], charges[k] - rebate[k] }
+/// END { for (k in n) printf "%s,2013-01,%d,%d,%d,%d,%d,%d,%d\n", k, n[k], flown[k], gone[k],
+///   miles[k], charges[k], rebate[k], charges[k] - rebate[k] }
 /// ```
 const JANUARY_BILL: &str = "\
 carrier,month,version,flights,cancelled,miles,charges_cents,rebate_cents,total_cents
