@@ -4,5 +4,6 @@
 
 pub mod flights;
 pub mod meter;
+pub mod paired;
 pub mod statistics;
 pub mod tariff;
