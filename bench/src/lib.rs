@@ -7,3 +7,4 @@ pub mod meter;
 pub mod paired;
 pub mod statistics;
 pub mod tariff;
+pub mod yardstick;
