@@ -2,7 +2,10 @@
 //! written by hand.
 #![allow(clippy::disallowed_methods, reason = "this crate measures: it reads the clock")]
 
+pub mod billing;
+pub mod command;
 pub mod flights;
+pub mod keyed_count;
 pub mod meter;
 pub mod paired;
 pub mod statistics;

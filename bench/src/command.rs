@@ -1,0 +1,98 @@
+//! What the command understands, and how it fails: in one line that says what to do, and with exit
+//! code 1.
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{billing, keyed_count};
+
+/// A dataflow engine with exactly-once checkpoints, aligned and unaligned.
+///
+/// Without a sub-command it bills the flights that ship with it, as `overtake billing` does.
+#[derive(Debug, Parser)]
+#[command(name = "overtake", version, args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    billing: billing::Options,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bill flights, exactly once
+    Billing(billing::Options),
+    /// Measure the engine beside programs written by hand
+    Bench(Bench),
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = false)]
+struct Bench {
+    #[command(subcommand)]
+    bench: Benchmark,
+}
+
+#[derive(Debug, Subcommand)]
+enum Benchmark {
+    /// A keyed exchange and a sum per key, on two workers
+    KeyedCount(keyed_count::Options),
+}
+
+/// Does what `arguments` ask for; the first is the name of the program.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let done = match Arguments::try_parse_from(arguments) {
+        Ok(Arguments { command, billing }) => match command.unwrap_or(Command::Billing(billing)) {
+            Command::Billing(options) => billing::run(options),
+            Command::Bench(Bench { bench: Benchmark::KeyedCount(options) }) => {
+                keyed_count::run(options)
+            }
+        },
+        // Help and version come as errors that are none.
+        Err(help) if !help.use_stderr() => {
+            print!("{help}");
+            return ExitCode::SUCCESS;
+        }
+        Err(refusal) => {
+            eprintln!("{}", one_line(&refusal.to_string()));
+            return ExitCode::FAILURE;
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", one_line(&format!("{error:#}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The first paragraphs of a message as one line: without the usage and the hint at `--help` that
+/// clap adds.
+fn one_line(message: &str) -> String {
+    let is_about_usage =
+        |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
+    let lines = message.lines().map(str::trim).take_while(|line| !is_about_usage(line));
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Reads numbers from `least` to `most`, and says that range of all others.
+pub(crate) fn between<N>(
+    least: N,
+    most: N,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| match text.parse() {
+        Ok(number) if least <= number && number <= most => Ok(number),
+        _ => Err(format!("expected a number from {least} to {most}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+use std::path::PathBuf;
+
+use super::*;
+
+fn parse(line: &str) -> Result<Arguments, String> {
+    let arguments = line.split_whitespace();
+    Arguments::try_parse_from(arguments).map_err(|error| one_line(&error.to_string()))
+}
+
+#[test]
+fn clap_finds_no_fault_in_the_definition() {
+    use clap::CommandFactory;
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn without_a_sub_command_it_is_billing_with_the_same_defaults() {
+    let Arguments { command, billing } = parse("overtake").unwrap();
+    assert!(command.is_none());
+    let Some(Command::Billing(named)) = parse("overtake billing").unwrap().command else {
+        panic!("`billing` is not billing")
+    };
+    assert_eq!(billing, named);
+    assert_eq!((billing.mode, billing.interval), (billing::Mode::Unaligned, 500));
+    assert_eq!((billing.state, billing.repeat, billing.rate), (None, None, None));
+}
+
+#[test]
+fn billing_takes_the_options_of_a_job() {
+    let line = "overtake billing --state s --out o --repeat 3 --workers 2 --mode adaptive \
+                --interval 50 --rate 1000 --input a.csv b.csv.gz";
+    let Some(Command::Billing(options)) = parse(line).unwrap().command else {
+        panic!("`billing` is not billing")
+    };
+    assert_eq!(
+        options,
+        billing::Options {
+            state: Some("s".into()),
+            out: Some("o".into()),
+            repeat: Some(3),
+            workers: Some(2),
+            mode: billing::Mode::Adaptive,
+            interval: 50,
+            rate: Some(1000),
+            input: vec![PathBuf::from("a.csv"), PathBuf::from("b.csv.gz")],
+        }
+    );
+}
+
+#[test]
+fn keyed_count_measures_what_the_table_of_bars_names_unless_told_otherwise() {
+    let options = |line: &str| match parse(line).unwrap().command {
+        Some(Command::Bench(Bench { bench: Benchmark::KeyedCount(options) })) => options,
+        other => panic!("`{line}` is {other:?}"),
+    };
+    let default = options("overtake bench keyed-count");
+    assert_eq!(
+        default,
+        keyed_count::Options { keys: vec![10_000, 1_000_000], pairs: 30, seconds: 1.0 }
+    );
+    let told = options("overtake bench keyed-count --keys 5,6 --pairs 2 --seconds 0.5");
+    assert_eq!(told, keyed_count::Options { keys: vec![5, 6], pairs: 2, seconds: 0.5 });
+}
+
+#[test]
+fn a_bad_value_is_refused_in_one_line_that_names_it_and_what_is_allowed() {
+    for (line, expected) in [
+        ("--workers 0", "'0' for '--workers <N>': expected a number from 1 to 256"),
+        ("--repeat x", "'x' for '--repeat <N>': expected a number from 1 to 1000"),
+        ("--interval 0", "'0' for '--interval <MS>': expected a number from 1 to 3600000"),
+        ("--rate 0", "'0' for '--rate <N>': expected a number from 1 to 4294967295"),
+        (
+            "bench keyed-count --keys 5,",
+            "'' for '--keys <N>...': expected a number from 1 to 1000000000",
+        ),
+        (
+            "bench keyed-count --seconds nan",
+            "'nan' for '--seconds <S>': expected a number from 0.1 to 60",
+        ),
+        (
+            "--mode fast",
+            "'fast' for '--mode <MODE>' [possible values: aligned, unaligned, adaptive]",
+        ),
+    ] {
+        let refused = parse(&format!("overtake {line}")).unwrap_err();
+        assert_eq!(refused, format!("error: invalid value {expected}"));
+    }
+    let refused = parse("overtake --fast").unwrap_err();
+    assert_eq!(refused, "error: unexpected argument '--fast' found");
+    let refused = parse("overtake bench").unwrap_err();
+    assert!(refused.contains("requires a subcommand") && refused.contains("keyed-count"));
+}
+
+#[test]
+fn state_and_out_come_together() {
+    let error = parse("overtake billing --state s").unwrap_err();
+    assert!(error.contains("required arguments were not provided: --out <DIR>"), "{error}");
+    assert!(parse("overtake billing --out o").is_err());
+}
+
+#[test]
+fn a_message_of_several_lines_becomes_one() {
+    assert_eq!(
+        one_line("error: no\n\n  tip: yes\n\nUsage: x\n\nFor more information, try"),
+        "error: no tip: yes"
+    );
+}
