@@ -62,8 +62,8 @@ impl Entries {
                 operator: self.operator.clone(),
                 table: self.table.clone(),
                 part: "entry",
-                stored: entry.layout.clone(),
-                declared,
+                stored: Box::new(entry.layout.clone()),
+                declared: Box::new(declared),
             });
         }
         let malformed = |why: crate::Malformed| Damage::Malformed {

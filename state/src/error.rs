@@ -171,9 +171,9 @@ pub enum RestoreError {
         /// Which part of a row.
         part: &'static str,
         /// What the checkpoint holds.
-        stored: Layout,
+        stored: Box<Layout>,
         /// What the job declares.
-        declared: Layout,
+        declared: Box<Layout>,
     },
     /// A table is of another kind than before.
     #[error(
@@ -236,8 +236,8 @@ pub enum RestoreError {
         /// The edge.
         edge: String,
         /// What the checkpoint holds.
-        stored: Layout,
+        stored: Box<Layout>,
         /// What the job declares.
-        declared: Layout,
+        declared: Box<Layout>,
     },
 }

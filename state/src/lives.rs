@@ -15,7 +15,8 @@
 //! * **L3**: before the first commit of what a checkpoint lists, its mark is durable; what is older
 //!   than the newest mark on the line is restored only where the user allows going back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 
 use rkyv::{Archive, Deserialize, Serialize};
@@ -96,14 +97,13 @@ impl History {
             let generation = name.strip_prefix(LIVES).and_then(|g| g.parse().ok());
             // A name that is not quite one of ours is not ours: a copy that somebody made.
             let Some(generation) = generation.filter(|g| life_name(*g) == *name) else { continue };
-            if !self.lives.contains_key(&generation) {
-                let life: Life = read_record(store, LIFE, name)?;
-                let older = life.from.is_none_or(|from| from.generation < generation);
-                if life.generation != generation || !older {
-                    return Err(misplaced(store, name));
-                }
-                self.lives.insert(generation, life.from);
+            let Entry::Vacant(unknown) = self.lives.entry(generation) else { continue };
+            let life: Life = read_record(store, LIFE, name)?;
+            let older = life.from.is_none_or(|from| from.generation < generation);
+            if life.generation != generation || !older {
+                return Err(misplaced(store, name));
             }
+            unknown.insert(life.from);
         }
         let marks: BTreeSet<_> = ids(names, MARKS).collect();
         for id in marks.difference(&self.marks) {

@@ -208,3 +208,90 @@ fn prefetch(line: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u16, u32),
+        Remove(u16),
+        UpdateEach(Vec<u16>),
+        TakeAny,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => (0u16..300, any::<u32>()).prop_map(|(k, v)| Step::Insert(k, v)),
+            2 => (0u16..300).prop_map(Step::Remove),
+            1 => prop::collection::vec(0u16..300, 0..50).prop_map(Step::UpdateEach),
+            2 => Just(Step::TakeAny),
+        ];
+        prop::collection::vec(step, 0..400)
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_is_a_map_and_t1_its_order_is_that_of_the_operations(steps in steps()) {
+            let (mut table, mut twin) = (Table::new(), Table::new());
+            let mut model = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Insert(key, value) => {
+                        prop_assert_eq!(table.insert(&key, value), model.insert(key, value));
+                        twin.insert(&key, value);
+                    }
+                    Step::Remove(key) => {
+                        prop_assert_eq!(table.remove(&key), model.remove(&key));
+                        twin.remove(&key);
+                    }
+                    Step::UpdateEach(keys) => {
+                        let add = |key: &u16, sum: &mut u32, _: &u16| {
+                            *sum = sum.wrapping_mul(3).wrapping_add(u32::from(*key));
+                        };
+                        table.update_each(&keys, |key| *key, add);
+                        twin.update_each(&keys, |key| *key, add);
+                        for key in keys {
+                            add(&key, model.entry(key).or_default(), &key);
+                        }
+                    }
+                    Step::TakeAny => {
+                        let key = table.any_key().copied();
+                        prop_assert_eq!(key, twin.any_key().copied());
+                        prop_assert_eq!(key.is_none(), model.is_empty());
+                        if let Some(key) = key {
+                            prop_assert_eq!(table.remove(&key), model.remove(&key));
+                            twin.remove(&key);
+                        }
+                    }
+                }
+                // T2
+                prop_assert!((0..table.first).all(|b| table.rows.get_bucket(b).is_none()));
+            }
+            prop_assert_eq!(table.len(), model.len());
+            prop_assert_eq!(table.columns(), twin.columns());
+            let (keys, values) = table.columns();
+            prop_assert_eq!(keys.into_iter().zip(values).collect::<BTreeMap<_, _>>(), model);
+        }
+    }
+
+    #[test]
+    fn a_table_larger_than_the_caches_counts_right_while_it_grows() {
+        let (mut table, mut model) = (Table::<u64, u64>::new(), BTreeMap::new());
+        let records: Vec<u64> = (0..400_000u64).map(|i| i * i % 150_001).collect();
+        for batch in records.chunks(2048) {
+            table.update_each(batch, |record| *record, |_, count, _| *count += 1);
+        }
+        assert!(table.rows.allocation_size() > CACHED_BYTES, "looking ahead was tried");
+        for record in records {
+            *model.entry(record).or_insert(0) += 1;
+        }
+        let (keys, values) = table.columns();
+        assert_eq!(keys.into_iter().zip(values).collect::<BTreeMap<_, _>>(), model);
+    }
+}

@@ -69,7 +69,7 @@ impl Segment {
     }
 
     fn read(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, RestoreError> {
-        Ok(self.store.read_range(&self.info.name, offset, bytes).map_err(missing)?)
+        self.store.read_range(&self.info.name, offset, bytes).map_err(missing)
     }
 
     fn read_index(&self) -> Result<Vec<Frame>, RestoreError> {

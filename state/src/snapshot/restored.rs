@@ -87,8 +87,8 @@ impl Restored {
             Some(info) if info.record == declared => Ok(()),
             Some(info) => Err(RestoreError::RecordChanged {
                 edge: edge.into(),
-                stored: info.record.clone(),
-                declared,
+                stored: Box::new(info.record.clone()),
+                declared: Box::new(declared),
             }),
             None => Err(Damage::Malformed {
                 file: Manifest::name(self.manifest.id),

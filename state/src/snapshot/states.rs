@@ -269,7 +269,7 @@ impl States {
             if kind == TableKind::Map { &["key", "entry", "value"] } else { &["key", "value"] };
         for ((stored, declared), part) in stored.layouts.iter().zip(&declared.layouts).zip(parts) {
             if stored != declared {
-                let (stored, declared) = (stored.clone(), declared.clone());
+                let (stored, declared) = (Box::new(stored.clone()), Box::new(declared.clone()));
                 return Err(RestoreError::TypeChanged { operator, table, part, stored, declared });
             }
         }
