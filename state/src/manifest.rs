@@ -199,4 +199,4 @@ impl Manifest {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::OpenError;
+use crate::error::{OpenError, RestoreError};
 use crate::lives::{CheckpointId, History, MARKS};
 use crate::manifest::Manifest;
 use crate::segment::segment_id;
@@ -96,11 +96,18 @@ pub fn prune(
 ) -> Result<Plan, OpenError> {
     let names = store.list("")?;
     history.update(store, &names)?;
-    let segments = |id| {
-        let manifest = Manifest::open(store, id).ok()?;
-        Some((id, manifest.segments.into_iter().map(|segment| segment.name).collect()))
-    };
-    let named = retention.retained(history).into_iter().filter_map(segments).collect();
+    let mut named = BTreeMap::new();
+    for id in retention.retained(history) {
+        match Manifest::open(store, id) {
+            Ok(manifest) => {
+                let segments = manifest.segments.into_iter().map(|segment| segment.name);
+                named.insert(id, segments.collect());
+            }
+            Err(RestoreError::Store(error)) => return Err(error.into()),
+            // Damaged: its segments are known by their names.
+            Err(_) => {}
+        }
+    }
     let plan = retention.plan(&names, history, &named);
     store.delete(&plan.first)?;
     store.delete(&plan.then)?;
