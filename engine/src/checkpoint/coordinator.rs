@@ -230,7 +230,7 @@ impl Coordinator {
         }
     }
 
-    /// Checkpoints that have ended, the newest last: at most [`HISTORY_MAX`].
+    /// The newest checkpoints that have ended, the last one last.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = &CheckpointReport> {
         self.history.iter()
     }

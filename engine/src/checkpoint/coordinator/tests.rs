@@ -5,6 +5,7 @@
 //! state that two and three epochs of two tasks can reach, with stale events, repeated events and
 //! lost ones, and from each of them let a willing world bring the job to its end.
 
+use super::history::HISTORY_MAX;
 use super::*;
 
 mod every_order;
