@@ -13,8 +13,9 @@
 //!   `channel/wake.rs`) is never stale: the fences rule that out, so the simulation must not make
 //!   it up.
 //!
-//! Not here: what is shared without an ordering of ours, such as `mpsc` channels and thread handles
-//! to join.
+//! Not here: what is shared without an ordering of ours, such as `mpsc` channels, thread handles to
+//! join, and a plain `std::sync::Arc`: loom's is for what is dropped or taken back through it, as a
+//! ring is.
 
 use std::ops::Deref;
 
@@ -79,7 +80,7 @@ impl<T> Deref for Padded<T> {
 #[cfg(feature = "simulation")]
 pub use simulation::{Hook, set_hook};
 #[cfg(feature = "simulation")]
-pub(crate) use simulation::{draw, stale, yield_point};
+pub(crate) use simulation::{crash_point, draw, stale, yield_point};
 
 /// Here another thread of the simulation may have its turn.
 #[cfg(not(feature = "simulation"))]
@@ -100,6 +101,11 @@ pub(crate) fn draw(_bound: usize) -> usize {
     0
 }
 
+/// Here a test may let the process die; `_step` names what comes next.
+#[cfg(not(feature = "simulation"))]
+#[inline(always)]
+pub(crate) fn crash_point(_step: &str) {}
+
 #[cfg(feature = "simulation")]
 mod simulation {
     use std::cell::RefCell;
@@ -113,6 +119,8 @@ mod simulation {
         fn stale(&self) -> bool;
         /// A number below `bound`: how stale.
         fn draw(&self, bound: usize) -> usize;
+        /// The process may die before the step that is named.
+        fn crash_point(&self, step: &str);
     }
 
     thread_local! {
@@ -139,6 +147,30 @@ mod simulation {
 
     pub(crate) fn stale() -> bool {
         hook().is_some_and(|hook| hook.stale())
+    }
+
+    /// Kills the process at a step, if the process was told so: a real crash, for real files.
+    fn abort_at(step: &str) {
+        static STEP: std::sync::OnceLock<Option<(String, u64)>> = std::sync::OnceLock::new();
+        static PASSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let wanted = STEP.get_or_init(|| {
+            let wanted = std::env::var("OVERTAKE_CRASH_AT").ok()?;
+            let (step, times) = wanted.split_once(':')?;
+            Some((step.to_owned(), times.parse().ok()?))
+        });
+        if let Some((wanted, times)) = wanted
+            && wanted == step
+            && PASSED.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1 == *times
+        {
+            std::process::abort();
+        }
+    }
+
+    pub(crate) fn crash_point(step: &str) {
+        abort_at(step);
+        if let Some(hook) = hook() {
+            hook.crash_point(step);
+        }
     }
 
     pub(crate) fn draw(bound: usize) -> usize {

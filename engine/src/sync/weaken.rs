@@ -9,6 +9,8 @@
 //! A weakened test runs in a process of its own, since a deadlock that loom finds may end it.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+#[cfg(test)]
 use std::collections::BTreeSet;
 use std::panic::Location;
 use std::sync::LazyLock;
@@ -20,18 +22,25 @@ const WEAKEN: &str = "OVERTAKE_WEAKEN";
 
 static WEAKENED: LazyLock<Option<String>> = LazyLock::new(|| std::env::var(WEAKEN).ok());
 
+/// Where in the source, and which half of the ordering.
+type Place = (&'static Location<'static>, &'static str);
+
 thread_local! {
-    /// The places that were met. Loom runs all threads of a model on the one that calls it.
-    static MET: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    /// The places that were met, and whether each holds. Loom runs all threads of a model on the
+    /// one that calls it.
+    static MET: RefCell<BTreeMap<Place, bool>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+fn name((at, half): Place) -> String {
+    format!("{at} {half}")
 }
 
 /// Whether this half of the ordering at the caller's place holds, or is the one that is weakened.
 #[track_caller]
-fn holds(half: &str) -> bool {
-    let place = format!("{} {half}", Location::caller());
-    let holds = WEAKENED.as_ref() != Some(&place);
-    MET.with_borrow_mut(|met| met.insert(place));
-    holds
+fn holds(half: &'static str) -> bool {
+    let place = (Location::caller(), half);
+    let is_weakened = || WEAKENED.as_deref() == Some(name(place).as_str());
+    MET.with_borrow_mut(|met| *met.entry(place).or_insert_with(|| !is_weakened()))
 }
 
 #[track_caller]
@@ -61,7 +70,7 @@ pub(crate) fn fence(ordering: Ordering) {
 macro_rules! atomic {
     ($name:ident, $value:ty, $($update:ident)*) => {
         /// The one of `std::sync::atomic`.
-        #[derive(Debug)]
+        #[derive(Debug, Default)]
         pub(crate) struct $name(::loom::sync::atomic::$name);
 
         #[allow(dead_code, reason = "each has all that another module may need")]
@@ -177,7 +186,7 @@ pub(crate) fn unnoticed(file: &str, module: &str, tests: &[(&str, fn())]) -> Vec
     for (test, _) in tests {
         assert!(!notices(test, "nowhere"), "{test} fails with nothing weakened");
     }
-    let mut places: Vec<String> = MET.take().into_iter().collect();
+    let mut places: Vec<String> = MET.take().into_keys().map(name).collect();
     places.retain(|place| place.contains(file));
     assert!(!places.is_empty(), "no test runs through {file}");
     places.retain(|place| {

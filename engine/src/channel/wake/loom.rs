@@ -8,12 +8,14 @@
 //!   adopted while the other side runs.
 //! * `take`, acquire of the bit: `who_takes_a_bit_…`.
 
+use std::sync::Arc;
+
 use super::{Wake, WorkerWake};
 use crate::channel::credit::credit;
 use crate::channel::ring::ring;
 use crate::sync::Ordering::Relaxed;
 use crate::sync::weaken::{named, outcomes, unnoticed};
-use crate::sync::{Arc, AtomicU64, thread};
+use crate::sync::{AtomicU64, thread};
 
 /// How often a task that went idle found something at its second look, and how often a bit ran it.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
