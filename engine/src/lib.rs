@@ -1,1 +1,50 @@
-//! To come.
+//! Overtake: a dataflow engine with exactly-once checkpoints, aligned and unaligned.
+//!
+//! A job is described by a closure and runs on one pinned thread per core. With a state directory
+//! it takes checkpoints, and goes on from the last one whenever it is started again, on any number
+//! of workers. The name is what an unaligned barrier does: it overtakes the data.
+//!
+//! ```text
+//!   flow ──▶ graph ──▶ tasks on each worker ──▶ rings between them
+//!                        │ snapshots            coordinator, writer, publisher, commits
+//!                        └────────────────────▶ segments, manifest ──▶ a state directory
+//! ```
+//!
+//! Where to begin: [`Job`], then [`flow::Flow`] and [`flow::stream::Stream`]; to connect a system
+//! of your own, the contracts in [`source`] and [`sink`].
+
+#![cfg_attr(
+    not(feature = "simulation"),
+    allow(unreachable_pub, reason = "the deciding modules are public for the simulation")
+)]
+
+mod channel;
+mod checkpoint;
+mod config;
+pub mod connect;
+mod error;
+pub mod flow;
+mod operator;
+mod runtime;
+#[cfg(feature = "simulation")]
+pub mod simulation;
+pub mod sink;
+pub mod source;
+mod sync;
+
+pub use channel::wake::Waker;
+pub use checkpoint::coordinator::{
+    CheckpointReport, CutStats, Mode, Outcome, Reason, Report as TaskReport, Request, Schedule,
+};
+pub use checkpoint::gate::Cut;
+pub use checkpoint::time::Epoch;
+pub use config::{Config, Idle, Limits, Pinning};
+pub use error::{BoxError, Error};
+pub use flow::Flow;
+pub use operator::head::Output;
+pub use overtake_state::{
+    Broadcast, CheckpointId, Data, Entries, Key, List, Map, RestoreError, States, Transaction,
+    Value,
+};
+pub use runtime::clock::Clock;
+pub use runtime::job::{Job, Report, Running};

@@ -1,0 +1,153 @@
+//! Records from CSV: the header names the columns, each row is a record.
+//!
+//! The crate `csv` finds rows and fields; [`row`] makes records of them, and knows the column in
+//! which something is wrong.
+
+mod row;
+
+use std::io::{Chain, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use csv::{Reader, ReaderBuilder, StringRecord};
+use serde::de::DeserializeOwned;
+
+use super::error::{Column, ReadError};
+use super::input::{BLOCK_BYTES, Input};
+use super::source::Position;
+use row::{Columns, RowError};
+
+/// The rows of one file.
+pub(super) struct CsvRows {
+    path: PathBuf,
+    abandoned: Arc<AtomicBool>,
+    reader: Reader<Chain<Cursor<Vec<u8>>, Input>>,
+    /// What the reader's own position lacks: it has met the header, and then what follows `from`.
+    skipped: Position,
+    columns: Columns,
+    row: StringRecord,
+}
+
+impl CsvRows {
+    /// Opens the file at a position, or after its header.
+    pub(super) fn open(
+        path: &Path,
+        from: Position,
+        abandoned: &Arc<AtomicBool>,
+    ) -> Result<CsvRows, ReadError> {
+        let mut rows = CsvRows {
+            path: path.into(),
+            abandoned: abandoned.clone(),
+            reader: reader(Vec::new(), Input::open(path, abandoned)?),
+            skipped: Position::default(),
+            columns: Columns::default(),
+            row: StringRecord::new(),
+        };
+        if !rows.read_row()? {
+            let reason = "the file is empty, a header line was expected";
+            return Err(ReadError::malformed(path, 1, Column::Field(1, None), reason));
+        }
+        rows.columns = Columns::new(&rows.row);
+        let header = rows.position();
+        if from.offset <= header.offset {
+            return Ok(rows);
+        }
+
+        // The reader meets the header once more, so that it knows how many fields a row has and
+        // that no byte order mark is to come, and after it what follows the position.
+        let mut input = Input::open(path, abandoned)?;
+        let mut again = Vec::new();
+        let broken = |reason| ReadError::Broken { path: path.into(), line: 1, reason };
+        input.by_ref().take(header.offset).read_to_end(&mut again).map_err(broken)?;
+        let length = input.skip(header.offset, from.offset).map_err(broken)?;
+        if length < from.offset {
+            let (path, position) = (path.into(), from.offset);
+            return Err(ReadError::Shorter { path, position, length });
+        }
+        rows.reader = reader(again, input);
+        rows.read_row()?;
+        rows.skipped.offset = from.offset - header.offset;
+        rows.skipped.line = from.line - header.line;
+        Ok(rows)
+    }
+
+    /// The record of the next row.
+    pub(super) fn next<R: DeserializeOwned>(&mut self) -> Result<Option<R>, ReadError> {
+        let start = self.position();
+        let record = match self.read_row()? {
+            true => self.columns.record(&self.row).map(Some),
+            // No row may have said so yet.
+            false => self.columns.check::<R>().map(|()| None),
+        };
+        record.map_err(|error| self.malformed(start, error))
+    }
+
+    /// Where the next row begins.
+    pub(super) fn position(&self) -> Position {
+        let reader = self.reader.position();
+        Position {
+            offset: reader.byte() + self.skipped.offset,
+            // The reader counts from 1.
+            line: reader.line() - 1 + self.skipped.line,
+            done: false,
+        }
+    }
+
+    fn read_row(&mut self) -> Result<bool, ReadError> {
+        let start = self.position();
+        self.reader.get_mut().get_mut().1.next_record();
+        self.reader
+            .read_record(&mut self.row)
+            .map_err(|error| self.unread(start, error.into_kind()))
+    }
+
+    /// No row could be made of what follows `start`.
+    fn unread(&self, start: Position, error: csv::ErrorKind) -> ReadError {
+        let (column, reason) = match error {
+            csv::ErrorKind::Io(reason) => {
+                return ReadError::Broken { path: self.path.clone(), line: start.line + 1, reason };
+            }
+            csv::ErrorKind::Utf8 { err, .. } => (err.field(), "invalid UTF-8".to_owned()),
+            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                let first = expected_len.min(len);
+                let expected =
+                    usize::try_from(first).expect("fields of a row are counted in usize");
+                (expected, format!("the row has {len} fields, the header has {expected_len}"))
+            }
+            other => (0, format!("{other:?}")),
+        };
+        self.malformed(start, RowError::field(column, reason))
+    }
+
+    fn malformed(&self, start: Position, error: RowError) -> ReadError {
+        let line = if error.is_of_header() { 1 } else { self.first_line(start) };
+        let (column, reason) = self.columns.locate(error);
+        ReadError::malformed(&self.path, line, column, &reason)
+    }
+
+    /// The line of the row that follows `start`. Between the two there may be the rest of a line
+    /// end, and empty lines.
+    fn first_line(&self, start: Position) -> u64 {
+        let mut line = start.line + 1;
+        let Ok(mut input) = Input::open(&self.path, &self.abandoned) else { return line };
+        if input.skip(0, start.offset).is_err() {
+            return line;
+        }
+        for byte in std::io::BufReader::new(input).bytes() {
+            match byte {
+                Ok(b'\n') => line += 1,
+                Ok(b'\r') => {}
+                _ => break,
+            }
+        }
+        line
+    }
+}
+
+fn reader(header: Vec<u8>, input: Input) -> Reader<Chain<Cursor<Vec<u8>>, Input>> {
+    ReaderBuilder::new()
+        .has_headers(false)
+        .buffer_capacity(BLOCK_BYTES)
+        .from_reader(Cursor::new(header).chain(input))
+}

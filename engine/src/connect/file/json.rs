@@ -1,0 +1,91 @@
+//! Records from JSON lines: one document a line; empty lines are skipped.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::de::DeserializeOwned;
+
+use super::error::{Column, ReadError};
+use super::input::{BLOCK_BYTES, Input};
+use super::source::Position;
+
+/// Some editors write it before the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The lines of one file.
+pub(super) struct JsonLines {
+    path: PathBuf,
+    reader: BufReader<Input>,
+    position: Position,
+    line: Vec<u8>,
+}
+
+impl JsonLines {
+    /// Opens the file at a position, or at its beginning.
+    pub(super) fn open(
+        path: &Path,
+        from: Position,
+        abandoned: &Arc<AtomicBool>,
+    ) -> Result<JsonLines, ReadError> {
+        let mut input = Input::open(path, abandoned)?;
+        let length = input.skip(0, from.offset).map_err(|reason| {
+            let line = from.line;
+            ReadError::Broken { path: path.into(), line, reason }
+        })?;
+        if length < from.offset {
+            let (path, position) = (path.into(), from.offset);
+            return Err(ReadError::Shorter { path, position, length });
+        }
+        let reader = BufReader::with_capacity(BLOCK_BYTES, input);
+        Ok(JsonLines { path: path.into(), reader, position: from, line: Vec::new() })
+    }
+
+    /// The record of the next line.
+    pub(super) fn next<R: DeserializeOwned>(&mut self) -> Result<Option<R>, ReadError> {
+        loop {
+            let is_first = self.position.offset == 0;
+            if !self.read_line()? {
+                return Ok(None);
+            }
+            let line = match self.line.strip_prefix(BYTE_ORDER_MARK) {
+                Some(marked) if is_first => marked,
+                _ => &self.line,
+            };
+            let before = self.line.len() - line.len();
+            let text = std::str::from_utf8(line).map_err(|error| {
+                self.malformed(before + error.valid_up_to() + 1, "invalid UTF-8")
+            })?;
+            if text.trim_ascii().is_empty() {
+                continue;
+            }
+            return serde_json::from_str(text).map(Some).map_err(|error| {
+                let (said, column) = (error.to_string(), before + error.column().max(1));
+                // It counts lines within this one.
+                let reason = said.split(" at line ").next().unwrap_or(&said);
+                self.malformed(column, reason)
+            });
+        }
+    }
+
+    /// Where the next line begins.
+    pub(super) fn position(&self) -> Position {
+        self.position
+    }
+
+    fn read_line(&mut self) -> Result<bool, ReadError> {
+        self.line.clear();
+        self.reader.get_mut().next_record();
+        let read = self.reader.read_until(b'\n', &mut self.line).map_err(|reason| {
+            ReadError::Broken { path: self.path.clone(), line: self.position.line + 1, reason }
+        })?;
+        self.position.offset += read as u64;
+        self.position.line += u64::from(read > 0);
+        Ok(read > 0)
+    }
+
+    fn malformed(&self, column: usize, reason: &str) -> ReadError {
+        ReadError::malformed(&self.path, self.position.line, Column::Byte(column), reason)
+    }
+}

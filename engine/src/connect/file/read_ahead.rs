@@ -1,0 +1,233 @@
+//! The thread of a source: it reads the splits of one worker one after another, decompresses and
+//! parses them, and stays a bounded number of chunks ahead.
+//!
+//! # Invariants
+//!
+//! * **A1**: at most [`CHUNKS_AHEAD`] chunks wait, each of at most [`CHUNK_RECORDS`] records, made
+//!   from [`CHUNK_BYTES`] and what one record has more. Emptied chunks travel back and are filled
+//!   again.
+//! * **A2**: what was parsed before an error is handed over before the error.
+//! * **A3**: whatever is handed over, and the end of the thread, wakes the worker's task after it
+//!   can be seen.
+//! * **A4**: the thread ends when its [`ReadAhead`] is dropped, whether it waits for room, reads or
+//!   passes over what a former life has read.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use serde::de::DeserializeOwned;
+
+use super::csv::CsvRows;
+use super::error::ReadError;
+use super::json::JsonLines;
+use super::source::{Adapt, Format, Position};
+use crate::Waker;
+
+/// How many parsed chunks may wait for the worker.
+const CHUNKS_AHEAD: usize = 8;
+
+/// How many records a chunk holds at most.
+pub(super) const CHUNK_RECORDS: usize = 1_024;
+
+/// After how many bytes of uncompressed input a chunk is full.
+const CHUNK_BYTES: u64 = 256 * 1024;
+
+/// A split that is to be read.
+pub(super) struct Task {
+    pub(super) path: PathBuf,
+    pub(super) repetition: usize,
+    pub(super) from: Position,
+}
+
+/// Records of one split, each with the position after it.
+pub(super) struct Chunk<R> {
+    /// Which of the tasks.
+    pub(super) task: usize,
+    pub(super) records: VecDeque<(R, Position)>,
+    /// No record follows in this split.
+    pub(super) is_last: bool,
+}
+
+/// The worker's end.
+pub(super) struct ReadAhead<R> {
+    chunks: Receiver<Result<Chunk<R>, ReadError>>,
+    emptied: SyncSender<VecDeque<(R, Position)>>,
+    abandoned: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<R: DeserializeOwned + Send + 'static> ReadAhead<R> {
+    /// Starts the thread.
+    pub(super) fn start(
+        name: String,
+        tasks: Vec<Task>,
+        format: Format,
+        adapt: Option<Adapt<R>>,
+        waker: Waker,
+    ) -> io::Result<ReadAhead<R>> {
+        // The thread itself holds one chunk more, and the worker another one.
+        let (emptied, spare) = sync_channel(CHUNKS_AHEAD + 2);
+        let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let reading =
+            Reading { chunks: sender, _end: WakeAtEnd(waker), spare, abandoned: abandoned.clone() };
+        let thread = Builder::new().name(name).spawn(move || {
+            reading.run(&tasks, format, adapt.as_ref());
+        })?;
+        Ok(ReadAhead { chunks, emptied, abandoned, thread: Some(thread) })
+    }
+
+    /// The next chunk, if one has been parsed.
+    ///
+    /// # Panics
+    ///
+    /// If the thread has panicked: with what it has said.
+    pub(super) fn next(&mut self) -> Result<Option<Chunk<R>>, ReadError> {
+        match self.chunks.try_recv() {
+            Ok(chunk) => chunk.map(Some),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => match self.thread.take().map(JoinHandle::join) {
+                Some(Err(panic)) => resume_unwind(panic),
+                _ => panic!("a source is not read on after an error or its end"),
+            },
+        }
+    }
+
+    /// Gives a chunk's room back.
+    pub(super) fn recycle(&mut self, emptied: VecDeque<(R, Position)>) {
+        // If the thread has ended, nobody needs it.
+        let _ = self.emptied.try_send(emptied);
+    }
+}
+
+impl<R> Drop for ReadAhead<R> {
+    fn drop(&mut self) {
+        // It is not joined: a disk, or a file system far away, may hold it up (A4).
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The thread's end. The fields are dropped in this order (A3).
+struct Reading<R> {
+    chunks: SyncSender<Result<Chunk<R>, ReadError>>,
+    _end: WakeAtEnd,
+    spare: Receiver<VecDeque<(R, Position)>>,
+    abandoned: Arc<AtomicBool>,
+}
+
+struct WakeAtEnd(Waker);
+
+impl Drop for WakeAtEnd {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
+/// The worker has gone.
+struct Abandoned;
+
+impl<R: DeserializeOwned> Reading<R> {
+    fn run(self, tasks: &[Task], format: Format, adapt: Option<&Adapt<R>>) {
+        for (index, task) in tasks.iter().enumerate() {
+            if self.read(index, task, format, adapt).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        index: usize,
+        task: &Task,
+        format: Format,
+        adapt: Option<&Adapt<R>>,
+    ) -> Result<(), Abandoned> {
+        let mut rows = match Rows::open(format, &task.path, task.from, &self.abandoned) {
+            Ok(rows) => rows,
+            Err(error) => return self.fail(error),
+        };
+        loop {
+            let records = self.spare.try_recv().unwrap_or_default();
+            let mut chunk = Chunk { task: index, records, is_last: false };
+            let filled = rows.fill(&mut chunk, |record| {
+                if let Some(adapt) = adapt {
+                    adapt(record, task.repetition);
+                }
+            });
+            let is_last = chunk.is_last;
+            self.send(Ok(chunk))?;
+            match filled {
+                Err(error) => return self.fail(error),
+                Ok(()) if is_last => return Ok(()),
+                Ok(()) => {}
+            }
+        }
+    }
+
+    fn fail(&self, error: ReadError) -> Result<(), Abandoned> {
+        self.send(Err(error))?;
+        // There is nothing to be read after an error.
+        Err(Abandoned)
+    }
+
+    fn send(&self, chunk: Result<Chunk<R>, ReadError>) -> Result<(), Abandoned> {
+        self.chunks.send(chunk).map_err(|_| Abandoned)?;
+        self._end.0.wake();
+        Ok(())
+    }
+}
+
+/// The open file of a split.
+enum Rows {
+    Csv(CsvRows),
+    Json(JsonLines),
+}
+
+impl Rows {
+    fn open(
+        format: Format,
+        path: &Path,
+        from: Position,
+        abandoned: &Arc<AtomicBool>,
+    ) -> Result<Rows, ReadError> {
+        match format {
+            Format::Csv => CsvRows::open(path, from, abandoned).map(Rows::Csv),
+            Format::JsonLines => JsonLines::open(path, from, abandoned).map(Rows::Json),
+        }
+    }
+
+    /// Fills an empty chunk.
+    fn fill<R: DeserializeOwned>(
+        &mut self,
+        chunk: &mut Chunk<R>,
+        mut adapt: impl FnMut(&mut R),
+    ) -> Result<(), ReadError> {
+        let full_at = self.position().offset + CHUNK_BYTES;
+        while chunk.records.len() < CHUNK_RECORDS && self.position().offset < full_at {
+            let next = match self {
+                Rows::Csv(rows) => rows.next()?,
+                Rows::Json(lines) => lines.next()?,
+            };
+            let Some(mut record) = next else {
+                chunk.is_last = true;
+                break;
+            };
+            adapt(&mut record);
+            chunk.records.push_back((record, self.position()));
+        }
+        Ok(())
+    }
+
+    fn position(&self) -> Position {
+        match self {
+            Rows::Csv(rows) => rows.position(),
+            Rows::Json(lines) => lines.position(),
+        }
+    }
+}

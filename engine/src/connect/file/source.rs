@@ -1,0 +1,288 @@
+//! A source of records in files: CSV or JSON lines; plain, gzip or zstd.
+//!
+//! # How it keeps the contract
+//!
+//! * **S1**: a split is a file and a repetition, named by both numbers and the path. So files that
+//!   are added at the end are read from their beginning; a position of a file that is gone, or now
+//!   stands at another place, is an error.
+//! * **S2**, **S3**: a position is a byte of the uncompressed file, after a record. A plain file is
+//!   read from there on; a compressed one is read again up to there. The splits of a worker are
+//!   read in the order of their names: repetition by repetition, file by file.
+//! * **S4**: each record carries the position after it through the chunk in which it waits, so a
+//!   position is told after any record, also within a chunk.
+//! * **S5**: `read` moves parsed records only. A thread does everything else, see
+//!   [`read_ahead`](super::read_ahead).
+//! * **S6**: a position says whether its split is done; a split that is done is not opened again.
+//! * **S7**: what has been read ahead stays in its chunk.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use overtake_state::Data;
+use serde::de::DeserializeOwned;
+
+use super::error::ReadError;
+use super::input::Input;
+use super::read_ahead::{Chunk, ReadAhead, Task};
+use crate::error::BoxError;
+use crate::source::{Emit, Read, Source, SourceContext};
+
+/// Reads records from files. What a file is compressed with, if anything, is told by its first
+/// bytes.
+///
+/// A CSV file begins with a header line; a record takes the columns that it names, in any order,
+/// and an empty field is an absent `Option`. JSON lines are one document a line.
+///
+/// ```
+/// use overtake::connect::file::Files;
+///
+/// # use rkyv::{Archive, Deserialize, Serialize};
+/// #[derive(Clone, Archive, Serialize, Deserialize, serde::Deserialize)]
+/// struct Flight {
+///     year: u16,
+///     carrier: String,
+///     dep_time: Option<u16>,
+/// }
+///
+/// // Two years, from the files of one.
+/// let flights: Files<Flight> = Files::csv(["january.csv.gz", "february.csv.zst"])
+///     .repeat(2, |flight: &mut Flight, repetition| flight.year += repetition as u16);
+/// ```
+pub struct Files<R> {
+    paths: Vec<PathBuf>,
+    format: Format,
+    repetitions: usize,
+    adapt: Option<Adapt<R>>,
+    /// Those of this worker.
+    splits: Vec<Split>,
+    context: Option<SourceContext>,
+    reading: Option<Reading<R>>,
+}
+
+/// Where in a split a source is: after which of its bytes, once decompressed, and its lines.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, rkyv::Archive, rkyv::Serialize, rkyv::Deserialize,
+)]
+pub struct Position {
+    /// So many bytes have been read.
+    pub offset: u64,
+    /// So many line ends have been read.
+    pub line: u64,
+    /// There is nothing left to read.
+    pub done: bool,
+}
+
+/// Makes a record of one repetition from that of the file.
+pub(super) type Adapt<R> = Arc<dyn Fn(&mut R, usize) + Send + Sync>;
+
+#[derive(Clone, Copy)]
+pub(super) enum Format {
+    Csv,
+    JsonLines,
+}
+
+struct Split {
+    name: String,
+    path: PathBuf,
+    repetition: usize,
+    position: Position,
+}
+
+/// From the first read on.
+struct Reading<R> {
+    ahead: ReadAhead<R>,
+    /// Which of the splits each task of the thread is.
+    tasks: Vec<usize>,
+    /// How many tasks have not been read to their end.
+    unfinished: usize,
+    chunk: Option<Chunk<R>>,
+}
+
+impl<R> Files<R> {
+    /// Reads CSV files with a header line.
+    pub fn csv(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Files<R> {
+        Files::new(paths, Format::Csv)
+    }
+
+    /// Reads files with a JSON document in each line.
+    pub fn json_lines(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Files<R> {
+        Files::new(paths, Format::JsonLines)
+    }
+
+    fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>, format: Format) -> Files<R> {
+        Files {
+            paths: paths.into_iter().map(Into::into).collect(),
+            format,
+            repetitions: 1,
+            adapt: None,
+            splits: Vec::new(),
+            context: None,
+            reading: None,
+        }
+    }
+
+    /// Reads all files so many times over; `adapt` makes the records of each repetition, from 0,
+    /// differ.
+    #[must_use]
+    pub fn repeat(
+        mut self,
+        repetitions: usize,
+        adapt: impl Fn(&mut R, usize) + Send + Sync + 'static,
+    ) -> Files<R> {
+        self.repetitions = repetitions;
+        self.adapt = Some(Arc::new(adapt));
+        self
+    }
+
+    /// Sorted, names are in the order of reading.
+    fn name(&self, repetition: usize, file: usize) -> String {
+        format!("{repetition:010}-{file:010}-{}", self.paths[file].display())
+    }
+
+    /// The repetition and the file that a split is.
+    fn parse(&self, split: &str) -> Option<(usize, usize)> {
+        let mut parts = split.splitn(3, '-');
+        let repetition = parts.next()?.parse().ok()?;
+        let file = parts.next()?.parse().ok()?;
+        let is_ours = repetition < self.repetitions && file < self.paths.len();
+        (is_ours && self.name(repetition, file) == split).then_some((repetition, file))
+    }
+}
+
+impl<R> Clone for Files<R> {
+    /// The same files, to be opened by another worker.
+    fn clone(&self) -> Files<R> {
+        Files {
+            paths: self.paths.clone(),
+            format: self.format,
+            repetitions: self.repetitions,
+            adapt: self.adapt.clone(),
+            splits: Vec::new(),
+            context: None,
+            reading: None,
+        }
+    }
+}
+
+impl<R: DeserializeOwned + Data> Source for Files<R> {
+    type Record = R;
+    type Position = Position;
+
+    fn splits(&mut self) -> Result<Vec<String>, BoxError> {
+        let files = 0..self.paths.len();
+        let splits = (0..self.repetitions)
+            .flat_map(|repetition| files.clone().map(move |file| (repetition, file)));
+        Ok(splits.map(|(repetition, file)| self.name(repetition, file)).collect())
+    }
+
+    fn open(
+        &mut self,
+        split: &str,
+        position: Option<Position>,
+        context: &SourceContext,
+    ) -> Result<(), BoxError> {
+        let (repetition, file) =
+            self.parse(split).ok_or_else(|| ReadError::NotASplit { split: split.into() })?;
+        let split = Split {
+            name: split.into(),
+            path: self.paths[file].clone(),
+            repetition,
+            position: position.unwrap_or_default(),
+        };
+        if !split.position.done {
+            split.check()?;
+        }
+        self.splits.push(split);
+        self.context = Some(context.clone());
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        limit: usize,
+        _: Duration,
+        out: &mut impl Emit<R>,
+    ) -> Result<Read, BoxError> {
+        // Without a context no split was opened.
+        let Some(context) = &self.context else { return Ok(Read::Ended) };
+        if self.reading.is_none() {
+            self.splits.sort_by(|one, other| one.name.cmp(&other.name));
+            self.reading = Some(self.start(context)?);
+        }
+        let reading = self.reading.as_mut().expect("started above");
+        Ok(reading.read(limit, &mut self.splits, out)?)
+    }
+
+    fn positions(&self) -> Vec<(String, Position)> {
+        self.splits.iter().map(|split| (split.name.clone(), split.position)).collect()
+    }
+}
+
+impl Split {
+    /// Finds what can be found without reading the file.
+    fn check(&self) -> Result<(), ReadError> {
+        let unreadable = |reason| ReadError::Unreadable { path: self.path.clone(), reason };
+        let input = Input::open(&self.path, &Arc::default())?;
+        match (input.length().map_err(unreadable)?, self.position.offset) {
+            (Some(length), position) if length < position => {
+                Err(ReadError::Shorter { path: self.path.clone(), position, length })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<R: DeserializeOwned + Data> Files<R> {
+    fn start(&self, context: &SourceContext) -> Result<Reading<R>, BoxError> {
+        let unfinished = self.splits.iter().enumerate().filter(|(_, split)| !split.position.done);
+        let (tasks, work): (Vec<_>, Vec<_>) = unfinished
+            .map(|(index, split)| {
+                let (path, repetition) = (split.path.clone(), split.repetition);
+                (index, Task { path, repetition, from: split.position })
+            })
+            .unzip();
+        let name = format!("overtake-read-{}", context.worker);
+        let (adapt, waker) = (self.adapt.clone(), context.waker.clone());
+        let ahead = ReadAhead::start(name, work, self.format, adapt, waker)?;
+        Ok(Reading { ahead, unfinished: tasks.len(), tasks, chunk: None })
+    }
+}
+
+impl<R: DeserializeOwned + Data> Reading<R> {
+    fn read(
+        &mut self,
+        limit: usize,
+        splits: &mut [Split],
+        out: &mut impl Emit<R>,
+    ) -> Result<Read, ReadError> {
+        let mut emitted = 0;
+        while self.unfinished > 0 {
+            let mut chunk = match self.chunk.take() {
+                Some(chunk) => chunk,
+                None => match self.ahead.next()? {
+                    Some(chunk) => chunk,
+                    None => return Ok(Read::Idle),
+                },
+            };
+            let position = &mut splits[self.tasks[chunk.task]].position;
+            while emitted < limit && !out.is_blocked() {
+                let Some((record, after)) = chunk.records.pop_front() else { break };
+                *position = after;
+                out.emit(record);
+                emitted += 1;
+            }
+            if !chunk.records.is_empty() {
+                self.chunk = Some(chunk);
+                return Ok(Read::More);
+            }
+            position.done = chunk.is_last;
+            self.unfinished -= usize::from(chunk.is_last);
+            self.ahead.recycle(chunk.records);
+        }
+        Ok(Read::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests;

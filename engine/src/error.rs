@@ -1,0 +1,98 @@
+//! What can go wrong, by the phase in which it does, and what to do about it.
+
+use overtake_state::{OpenError, RestoreError, WriteError};
+
+/// What a source, a sink or an operator says went wrong.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a job did not start, or did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The flow contradicts itself; it is the program that must change.
+    #[error("flow: {0}")]
+    Flow(String),
+
+    /// A setting is out of its range.
+    #[error("setting \"{name}\": {found} is not allowed, expected {allowed}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        found: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+
+    /// The state directory cannot be used: the message names the file and says what to do.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+
+    /// The checkpoint cannot be restored, or does not fit the flow.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+
+    /// The state directory cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+
+    /// A source could not be opened or read.
+    #[error("source \"{name}\": {cause}")]
+    Source {
+        /// The source.
+        name: String,
+        /// What it says.
+        cause: BoxError,
+    },
+
+    /// A sink could not be opened, written or committed.
+    #[error("sink \"{name}\": {cause}")]
+    Sink {
+        /// The sink.
+        name: String,
+        /// What it says.
+        cause: BoxError,
+    },
+
+    /// An operator, or what is fused with it, failed.
+    #[error("operator \"{name}\" on worker {worker}: {cause}")]
+    Operator {
+        /// The operator at the head of the fused chain.
+        name: String,
+        /// The worker.
+        worker: usize,
+        /// What it says.
+        cause: BoxError,
+    },
+
+    /// An operator panicked.
+    #[error("operator \"{name}\" on worker {worker} panicked: {message}")]
+    Panicked {
+        /// The operator at the head of the fused chain.
+        name: String,
+        /// The worker.
+        worker: usize,
+        /// The message of the panic.
+        message: String,
+    },
+
+    /// A worker is still inside one record after the stop time-out. Its thread is left behind, and
+    /// the state directory stays locked: end this process before you start the job again.
+    #[error("operator \"{name}\" on worker {worker} is stuck in record {record}; end the process")]
+    Stuck {
+        /// The operator at the head of the fused chain.
+        name: String,
+        /// The worker.
+        worker: usize,
+        /// How many records the operator had processed on this worker.
+        record: u64,
+    },
+
+    /// The job could not go on: too many failed checkpoints, a transaction that could not be
+    /// prepared or committed. Start it again: it goes on from the last checkpoint.
+    #[error("{0}; start the job again to go on from the last checkpoint")]
+    Failed(String),
+
+    /// A thread could not be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(std::io::Error),
+}

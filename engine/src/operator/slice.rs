@@ -1,0 +1,112 @@
+//! How long a task keeps its worker, and how much it does before it looks up again.
+//!
+//! A record takes 5 ns or 5 ms. So that the control word is seen within about 50 µs of work, or one
+//! record, the chunk between two looks is learned by the clock, and distrusted when the cost of a
+//! record jumps.
+
+use std::time::Duration;
+
+use crate::checkpoint::control::Control;
+use crate::checkpoint::gate::Gate;
+
+/// Records between two looks at the control word within a chunk: so many that looking is free.
+pub(crate) const LOOK_EVERY: usize = 64;
+
+/// Records between two looks at the clock, at most: their outputs fit into a batch or two.
+const CHUNK_MAX: usize = 1024;
+
+/// A chunk of work: what a chain is asked to do before it returns.
+pub struct Turn<'a> {
+    /// Records at most.
+    pub(crate) limit: usize,
+    /// The time of the job's clock at its beginning.
+    pub(crate) now: Duration,
+    pub(crate) gate: &'a Gate,
+    pub(crate) control: &'a Control,
+    /// The version of the control word that the task has seen.
+    pub(crate) version: u64,
+}
+
+impl Turn<'_> {
+    /// Has something been raised that the task has not seen?
+    #[inline]
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.control.version() != self.version
+    }
+}
+
+/// How many records make a chunk: learned, since nobody knows what a record costs.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    records: usize,
+}
+
+impl Chunk {
+    pub(crate) fn new() -> Chunk {
+        Chunk { records: 16 }
+    }
+
+    pub(crate) fn records(&self) -> usize {
+        self.records
+    }
+
+    /// A chunk of `done` records took so long, of a slice of `budget`.
+    fn learn(&mut self, done: usize, took: Duration, budget: Duration) {
+        if took > budget / 4 {
+            self.records = (done / 2).max(1);
+        } else if took < budget / 8 && done == self.records {
+            self.records = (self.records * 2).min(CHUNK_MAX);
+        }
+    }
+}
+
+/// The time for which a task keeps its worker.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    started: Duration,
+    last: Duration,
+    budget: Duration,
+}
+
+impl Slice {
+    pub(crate) fn start(now: Duration, budget: Duration) -> Slice {
+        Slice { started: now, last: now, budget }
+    }
+
+    /// After a chunk of `done` records: is the slice over?
+    pub(crate) fn is_over(&mut self, now: Duration, done: usize, chunk: &mut Chunk) -> bool {
+        chunk.learn(done, now - self.last, self.budget);
+        self.last = now;
+        now - self.started >= self.budget
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGET: Duration = Duration::from_micros(50);
+
+    #[test]
+    fn a_chunk_grows_while_records_are_cheap_and_shrinks_at_once_when_they_are_not() {
+        let mut chunk = Chunk::new();
+        for _ in 0..10 {
+            let done = chunk.records();
+            chunk.learn(done, Duration::from_nanos(5 * done as u64), BUDGET);
+        }
+        assert_eq!(chunk.records(), CHUNK_MAX);
+        for _ in 0..11 {
+            let done = chunk.records();
+            chunk.learn(done, Duration::from_micros(20 * done as u64), BUDGET);
+        }
+        assert_eq!(chunk.records(), 1);
+    }
+
+    #[test]
+    fn a_slice_ends_when_its_time_is_over() {
+        let (mut chunk, at) = (Chunk::new(), Duration::from_micros);
+        let mut slice = Slice::start(at(100), BUDGET);
+        assert!(!slice.is_over(at(149), 16, &mut chunk));
+        assert!(slice.is_over(at(150), 16, &mut chunk));
+    }
+}

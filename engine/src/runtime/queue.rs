@@ -1,0 +1,70 @@
+//! A queue from many threads to one service of a job, which sleeps while it is empty.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Unbounded: what is put in is bounded by what a checkpoint consists of.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    items: Mutex<VecDeque<T>>,
+    arrived: Condvar,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Queue { items: Mutex::new(VecDeque::new()), arrived: Condvar::new() }
+    }
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn push(&self, item: T) {
+        self.lock().push_back(item);
+        self.arrived.notify_one();
+    }
+
+    #[cfg(feature = "simulation")]
+    pub(crate) fn pop(&self) -> Option<T> {
+        self.lock().pop_front()
+    }
+
+    /// Waits at most so long for an item.
+    pub(crate) fn pop_within(&self, wait: Option<Duration>) -> Option<T> {
+        let items = self.lock();
+        let mut items = match wait {
+            _ if !items.is_empty() => items,
+            None => self.arrived.wait(items).unwrap_or_else(PoisonError::into_inner),
+            Some(wait) => {
+                let woken = self.arrived.wait_timeout(items, wait);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        items.pop_front()
+    }
+
+    /// Wakes whoever waits, with nothing.
+    pub(crate) fn wake(&self) {
+        // Under the lock, so that a service between its look and its wait is not missed.
+        let _items = self.lock();
+        self.arrived.notify_all();
+    }
+
+    /// Puts an item back.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn push_front(&self, item: T) {
+        self.lock().push_front(item);
+    }
+
+    /// Takes the item that `choose` picks among so many: the simulation has no order.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn pick(&self, choose: impl FnOnce(usize) -> usize) -> Option<T> {
+        let mut items = self.lock();
+        let count = items.len();
+        if count == 0 { None } else { items.remove(choose(count)) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<T>> {
+        // A thread that panicked while it pushed left a whole queue behind.
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
