@@ -181,7 +181,8 @@ fn f21_a_later_checkpoint_may_confirm_the_last_one() {
     }
     assert_eq!(world.published(1), [Effect::Announce(Epoch(1))]);
     assert_eq!(world.published(2), [Effect::Announce(Epoch(2))], "it was under way");
-    assert_eq!(world.committed(2), [Effect::Stop]);
+    assert_eq!(world.clone().committed(2), [Effect::Stop]);
+    assert_eq!(world.committed(1), [Effect::Stop], "K3: 1 is the last");
 }
 
 #[test]
@@ -203,6 +204,9 @@ fn when_all_tasks_have_ended_the_last_checkpoint_does_not_wait_for_the_interval(
     assert_eq!(world.send(Event::Tick), []);
     world.send(Event::Ended { task: SINK });
     assert_eq!(world.send(Event::Tick), [TRIGGER_1]);
+    world.captured(SOURCE, 1);
+    world.captured(SINK, 1);
+    assert_eq!(world.send(Event::Tick), [], "1 may be the last: 2 waits for its time");
 }
 
 #[test]
