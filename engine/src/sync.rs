@@ -206,6 +206,8 @@ mod tests {
         fn draw(&self, bound: usize) -> usize {
             bound - 1
         }
+
+        fn crash_point(&self, _step: &str) {}
     }
 
     #[test]
