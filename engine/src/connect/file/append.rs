@@ -126,6 +126,7 @@ struct Appending {
 
 impl Appending {
     fn run(mut self, orders: &Receiver<Order>, shared: &Shared, waker: &Waker) {
+        // Ends after the last order of a sink that has gone (B3).
         for order in orders {
             match order {
                 Order::Append(block) => {

@@ -68,7 +68,7 @@ impl CsvRows {
         rows.reader = reader(again, input);
         rows.read_row()?;
         rows.skipped.offset = from.offset - header.offset;
-        rows.skipped.line = from.line - header.line;
+        rows.skipped.line = from.line.saturating_sub(header.line);
         Ok(rows)
     }
 

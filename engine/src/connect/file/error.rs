@@ -154,6 +154,12 @@ pub enum WriteError {
         /// What it lists.
         name: String,
     },
+    /// Without checkpoints nothing is ever committed.
+    #[error(
+        "part files become visible when a checkpoint is complete, and this job takes none: \
+         give it a state directory"
+    )]
+    NoCheckpoints,
     /// The name of the sink or the job has no place in the name of a file.
     #[error("{name:?} cannot be in the name of a part file: use letters, digits and '_' only")]
     Name {

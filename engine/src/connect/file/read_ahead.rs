@@ -71,7 +71,7 @@ impl<R: DeserializeOwned + Send + 'static> ReadAhead<R> {
         adapt: Option<Adapt<R>>,
         waker: Waker,
     ) -> io::Result<ReadAhead<R>> {
-        // The thread itself holds one chunk more, and the worker another one.
+        // A1. The thread itself holds one chunk more, and the worker another one.
         let (emptied, spare) = sync_channel(CHUNKS_AHEAD + 2);
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         let abandoned = Arc::new(AtomicBool::new(false));
@@ -161,6 +161,7 @@ impl<R: DeserializeOwned> Reading<R> {
                 }
             });
             let is_last = chunk.is_last;
+            // Also what comes before an error (A2).
             self.send(Ok(chunk))?;
             match filled {
                 Err(error) => return self.fail(error),

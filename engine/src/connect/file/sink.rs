@@ -103,6 +103,9 @@ impl<R: Serialize + Data> Sink for PartFiles<R> {
     }
 
     fn open(&mut self, context: SinkContext) -> Result<(), BoxError> {
+        if context.job.is_empty() {
+            return Err(WriteError::NoCheckpoints.into());
+        }
         PartName::check(&context.job)?;
         PartName::check(&context.name)?;
         let part = PartName {

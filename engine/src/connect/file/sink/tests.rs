@@ -248,6 +248,16 @@ fn a_name_that_a_file_cannot_have_is_refused() {
 }
 
 #[test]
+fn a_job_without_checkpoints_writes_no_part_files() {
+    let mut sink = PartFiles::<Line>::csv("nowhere");
+    let waker = Waker::new(Wake::new(WorkerWake::new(1), 0));
+    let (job, name) = (String::new(), "invoices".to_owned());
+    let context = SinkContext { job, name, generation: 1, worker: 0, workers: 1, waker };
+    let error = sink.open(context).unwrap_err().to_string();
+    assert!(error.contains("give it a state directory"), "{error}");
+}
+
+#[test]
 fn a_record_that_is_no_row_stops_the_job() {
     #[derive(Clone, Serialize, rkyv::Archive, rkyv::Serialize, rkyv::Deserialize)]
     struct Nested {
