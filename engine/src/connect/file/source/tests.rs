@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::*;
 use crate::Waker;
 use crate::channel::wake::{Wake, WorkerWake};
+use crate::connect::file::read_ahead::CHUNK_RECORDS;
 
 /// Small numbers from a seed.
 struct Draw(u64);
@@ -217,6 +218,18 @@ fn a_source_reopened_after_any_record_goes_on_with_the_next() {
         assert_eq!(positions, undisturbed.positions(), "seed {seed}");
         assert!(positions.iter().all(|(_, position)| position.done), "seed {seed}");
     }
+}
+
+#[test]
+fn a_source_reopened_between_two_chunks_goes_on_with_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let content = "text,id,amount\n".to_owned() + &"a,1,\n".repeat(3 * CHUNK_RECORDS);
+    let path = write(directory.path(), "a", content.as_bytes());
+    let files = Files::<Row>::csv([path]);
+    let mut before = open(&files, &[]).unwrap();
+    assert_eq!(read(&mut before, CHUNK_RECORDS, || CHUNK_RECORDS).0.len(), CHUNK_RECORDS);
+    let mut after = open(&files, &before.positions()).unwrap();
+    assert_eq!(read(&mut after, usize::MAX, || 99).0.len(), 2 * CHUNK_RECORDS);
 }
 
 #[test]
@@ -546,7 +559,9 @@ fn a_panic_of_the_thread_is_one_of_the_reader() {
 #[test]
 fn what_was_parsed_wakes_a_task_that_waits() {
     let directory = tempfile::tempdir().unwrap();
-    let path = write(directory.path(), "a", &gzip(b"text,id,amount\na,1,\n"));
+    // So many that the thread cannot end, and wake the task by that, before it was read from.
+    let content = "text,id,amount\n".to_owned() + &"a,1,\n".repeat(20 * CHUNK_RECORDS);
+    let path = write(directory.path(), "a", &gzip(content.as_bytes()));
     let worker = WorkerWake::new(1);
     worker.adopt();
     let wake = Wake::new(worker.clone(), 0);
@@ -554,11 +569,11 @@ fn what_was_parsed_wakes_a_task_that_waits() {
     let mut files = Files::<Row>::csv([path]);
     let split = files.splits().unwrap().remove(0);
     files.open(&split, None, &SourceContext { worker: 0, workers: 1, waker }).unwrap();
-    let mut taken = Taken { records: Vec::new(), room: 9 };
+    let mut taken = Taken { records: Vec::new(), room: usize::MAX };
     // As a task does it: arm, look again, and only then wait. A lost wake-up hangs this test.
     loop {
         wake.arm();
-        match files.read(9, Duration::ZERO, &mut taken).unwrap() {
+        match files.read(CHUNK_RECORDS, Duration::ZERO, &mut taken).unwrap() {
             Read::Ended => break,
             Read::Idle => {
                 let mut woken = false;
@@ -572,5 +587,5 @@ fn what_was_parsed_wakes_a_task_that_waits() {
             _ => {}
         }
     }
-    assert_eq!(taken.records.len(), 1);
+    assert_eq!(taken.records.len(), 20 * CHUNK_RECORDS);
 }
