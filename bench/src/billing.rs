@@ -1,10 +1,23 @@
 //! The job `billing`: real flights, billed exactly once.
+//!
+//! Not here: the dataflow, which is in [`job`]; what a flight costs, which is in `tariff`.
+
+pub mod job;
+mod latency;
+mod report;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
+use overtake::connect::file::{Files, PartFiles};
+use overtake::source::paced;
+use overtake::{Config, Job};
 
 use crate::command::between;
+use crate::flights::{Flight, JANUARY};
+use latency::{Latencies, Measured};
 
 /// What `overtake billing` is told.
 #[derive(Clone, Debug, PartialEq, Args)]
@@ -46,7 +59,115 @@ pub enum Mode {
     Adaptive,
 }
 
+/// Flights a second of a run that nobody configured, and how long it lasts.
+const DEMO_RATE: u32 = 100_000;
+const DEMO_SECONDS: u32 = 10;
+
+/// January has so many flights.
+const JANUARY_FLIGHTS: u64 = 27_004;
+
 /// Runs the job.
-pub fn run(_options: Options) -> anyhow::Result<()> {
-    anyhow::bail!("`billing` is not built yet")
+///
+/// # Errors
+///
+/// What makes the job impossible, in one line that names the file or the option.
+pub fn run(options: Options) -> anyhow::Result<()> {
+    let (state, out, options) = match (&options.state, &options.out) {
+        (Some(state), Some(out)) => (state.clone(), out.clone(), options),
+        _ => demo(options)?,
+    };
+    let inputs = inputs(&options.input)?;
+    let repeat = options.repeat.unwrap_or(1);
+    let named: Vec<String> = inputs.iter().map(|path| path.display().to_string()).collect();
+    let mut config = Config::default();
+    config.workers = options.workers.map_or(config.workers, usize::from);
+    config.schedule.interval = Duration::from_millis(u64::from(options.interval));
+    config.schedule.mode = match options.mode {
+        Mode::Aligned => overtake::Mode::Aligned,
+        Mode::Unaligned => overtake::Mode::Unaligned,
+        Mode::Adaptive => overtake::Mode::Adaptive { after: ADAPTIVE_AFTER },
+    };
+    let workers = config.workers;
+    let latencies = Latencies::default();
+    let (of_flow, directory) = (latencies.clone(), out.clone());
+    let rate = options.rate;
+    let job = Job::new()
+        .config(config)
+        .state(&state)
+        .identity("--input", named.join(", "))
+        .identity("--repeat", repeat.to_string());
+    let running = job.start(move |flow| {
+        let invoices = Measured::new(PartFiles::csv(directory.clone()), &of_flow);
+        let flights = Files::csv(inputs.clone());
+        let flights = flights.repeat(usize::from(repeat), |flight: &mut Flight, years| {
+            // At most 1,000 repetitions: the option says so.
+            *flight = flight.later(years as u16);
+        });
+        match rate {
+            Some(rate) => {
+                let flights = paced(flights, u64::from(rate), |flight: &mut Flight, due| {
+                    flight.due_ns = due.as_nanos() as u64;
+                });
+                job::billing(flow, flights, invoices);
+            }
+            None => job::billing(flow, flights, invoices),
+        }
+    })?;
+    latencies.start(running.handle().clock());
+    for (checkpoint, why) in running.handle().passed_over() {
+        eprintln!("checkpoint {checkpoint} was passed over: {why}");
+    }
+    if let Some(checkpoint) = running.handle().restored() {
+        println!("going on from checkpoint {checkpoint} in {}", state.display());
+    }
+    let total = options.input.is_empty().then(|| JANUARY_FLIGHTS * u64::from(repeat));
+    let report = report::watch(running, total)?;
+    let bill = report::bill(&out)?;
+    let path = out.join("invoices.csv");
+    report::write_bill(&path, &bill)?;
+    report::print(&report, &latencies, rate.is_some());
+    println!("maximum rate of this machine without files: {}", job::maximum_rate(workers)?);
+    println!("invoices: {} (each update in part-*.csv, the bill in invoices.csv)", out.display());
+    report::print_bill(&bill);
+    Ok(())
+}
+
+/// How long an adaptive checkpoint waits before it overtakes.
+const ADAPTIVE_AFTER: Duration = Duration::from_millis(100);
+
+/// What runs when no directories are named: always from the beginning, at a rate that is said.
+fn demo(mut options: Options) -> anyhow::Result<(PathBuf, PathBuf, Options)> {
+    let target = PathBuf::from("target");
+    let (state, out) = (target.join("billing-state"), target.join("billing"));
+    for directory in [&state, &out] {
+        match std::fs::remove_dir_all(directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot empty {}", directory.display()));
+            }
+            _ => (),
+        }
+    }
+    if options.input.is_empty() {
+        let rate = *options.rate.get_or_insert(DEMO_RATE);
+        let wanted = u64::from(rate) * u64::from(DEMO_SECONDS);
+        let repeat = wanted.div_ceil(JANUARY_FLIGHTS).clamp(1, 1000) as u16;
+        let repeat = *options.repeat.get_or_insert(repeat);
+        println!(
+            "billing the flights of January 2013, {repeat} times over, at {rate} flights/s: about \
+             {} s",
+            JANUARY_FLIGHTS * u64::from(repeat) / u64::from(rate)
+        );
+    }
+    Ok((state, out, options))
+}
+
+/// The files of flights, each by a name that does not depend on where the command is run.
+fn inputs(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    if named.is_empty() {
+        return Ok(vec![PathBuf::from(JANUARY)]);
+    }
+    let absolute = |path: &PathBuf| {
+        path.canonicalize().with_context(|| format!("cannot read \"{}\"", path.display()))
+    };
+    named.iter().map(absolute).collect()
 }

@@ -48,6 +48,9 @@ pub const PLANES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/planes.csv.g
 )]
 #[repr(C)]
 pub struct Flight {
+    /// When it was due to be read, in nanoseconds of the job's clock; 0 where nobody says.
+    #[serde(skip)]
+    pub due_ns: u64,
     /// The aircraft; absent for many cancelled flights.
     #[serde(rename = "tailnum", deserialize_with = "column::tailnum")]
     pub tail: Tail,
@@ -220,6 +223,7 @@ impl fmt::Debug for Tail {
     rkyv::Serialize,
     rkyv::Deserialize,
 )]
+#[rkyv(derive(PartialEq, Eq, PartialOrd, Ord))]
 #[repr(transparent)]
 pub struct Month(u32);
 

@@ -23,6 +23,8 @@ const CENTS_OF_REBATE: u32 = 500;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, rkyv::Archive, rkyv::Serialize, rkyv::Deserialize)]
 #[repr(C)]
 pub struct Charge {
+    /// When the flight was due.
+    pub due_ns: u64,
     /// Of the flight's invoice.
     pub month: Month,
     /// Of what departed.
@@ -58,6 +60,7 @@ impl Charge {
     /// ```
     pub fn new(flight: &Flight, seats: u32, departure: u64) -> Charge {
         let none = Charge {
+            due_ns: flight.due_ns,
             month: flight.month(),
             miles: 0,
             charge_cents: 0,
@@ -127,6 +130,9 @@ pub struct Invoice {
     pub rebate_cents: i64,
     /// Charges less rebates; below zero when they exceed them.
     pub total_cents: i64,
+    /// When the flight of this update was due; not part of the line.
+    #[serde(skip)]
+    pub due_ns: u64,
 }
 
 impl Invoice {
@@ -140,6 +146,7 @@ impl Invoice {
         );
         (self.carrier, self.month) = key;
         self.version += 1;
+        self.due_ns = charge.due_ns;
         self.flights += u64::from(charge.flights);
         self.cancelled += u64::from(charge.cancelled);
         self.miles += u64::from(charge.miles);

@@ -26,7 +26,7 @@ use crate::checkpoint::capture::Capture;
 use crate::checkpoint::flight::{Flights, Group};
 use crate::checkpoint::gate::Gate;
 use crate::checkpoint::time::{Epoch, Time};
-use crate::sync;
+use crate::sync::{Fault, fault};
 
 /// The inbox of one edge on one worker.
 pub(crate) struct Inbox<R> {
@@ -70,13 +70,11 @@ impl<R: 'static> Inbox<R> {
 
     /// Takes the next parcel off the rings; timely is given its ticket.
     pub(crate) fn arrive(&mut self) -> Option<Message<Time, Ticket>> {
-        if sync::stale() {
-            return None;
-        }
         let (from, mut parcel) = self.receiver.receive()?;
         let time = *parcel.message.stamp.expect_singleton();
         if let Some((capture, groups)) = &mut self.capturing
             && capture.holds(time.epoch)
+            && !fault(Fault::NoLateCapture)
         {
             let piece = Piece { time, records: parcel.records.share(), from: 0 };
             groups[1 + from].pieces.push(piece);
@@ -181,7 +179,8 @@ impl<R: Data> InPort for RefCell<Inbox<R>> {
 
     fn is_empty(&self) -> bool {
         let inbox = self.borrow();
-        inbox.restored.is_empty() && inbox.queues.iter().all(VecDeque::is_empty)
+        let has_restored = !inbox.restored.is_empty() && !fault(Fault::EndBeforeRestored);
+        !has_restored && inbox.queues.iter().all(VecDeque::is_empty)
     }
 
     fn has_arrivals(&self) -> bool {

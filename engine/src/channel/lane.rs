@@ -15,6 +15,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use timely::dataflow::channels::Message;
 
@@ -23,7 +24,7 @@ use crate::channel::credit::{Credit, Returned, credit};
 use crate::channel::ring::{Consumer, Producer, ring};
 use crate::channel::wake::Wake;
 use crate::checkpoint::time::Time;
-use crate::sync::{Arc, Mutex, Padded};
+use crate::sync::{Mutex, Padded};
 
 struct SendLane<R> {
     ring: Producer<Parcel<R>>,

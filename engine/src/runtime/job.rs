@@ -213,12 +213,50 @@ fn beginning(config: &Config, graph: &Graph, state: Option<&State>, clock: Clock
     }
 }
 
-/// A job that runs. Dropped, it is stopped at once, as if the process had died.
-pub struct Running {
+/// Watches and steers a running job, from any thread.
+#[derive(Clone)]
+pub struct Handle {
     life: Arc<Life>,
     coordinator: SharedCoordinator,
     restored: Option<CheckpointId>,
     passed_over: Vec<(CheckpointId, String)>,
+}
+
+impl Handle {
+    /// Asks for a checkpoint now, or for one more and the end.
+    pub fn request(&self, request: Request) {
+        self.life.events.push(Event::Requested(request));
+    }
+
+    /// Records that an operator or source has processed in this life, over all workers.
+    pub fn processed(&self, operator: &str) -> u64 {
+        processed(&self.life, operator)
+    }
+
+    /// The time since this life began: the clock of all that it reports.
+    pub fn clock(&self) -> Clock {
+        self.life.clock.clone()
+    }
+
+    /// The checkpoint that this life went on from.
+    pub fn restored(&self) -> Option<CheckpointId> {
+        self.restored
+    }
+
+    /// Newer checkpoints that could not be read, and why.
+    pub fn passed_over(&self) -> &[(CheckpointId, String)] {
+        &self.passed_over
+    }
+
+    /// The checkpoints of this life that have ended, oldest first.
+    pub fn history(&self) -> Vec<CheckpointReport> {
+        self.coordinator.lock().expect("no holder panics").history().cloned().collect()
+    }
+}
+
+/// A job that runs. Dropped, it is stopped at once, as if the process had died.
+pub struct Running {
+    handle: Handle,
     closing: Arc<Closing>,
     ended: Receiver<&'static str>,
     outcome: Receiver<Outcome>,
@@ -250,13 +288,16 @@ impl Running {
         let publications = Arc::new(Queue::default());
         let (closing, failure) = (Arc::new(Closing::default()), Arc::default());
         let left = Arc::new(AtomicUsize::new(config.workers));
-        let mut running = Running {
+        let start = state.as_ref().map(|state| &state.start);
+        let restored = start.and_then(|start| start.restored.as_ref());
+        let handle = Handle {
             life: life.clone(),
             coordinator: coordinator.clone(),
-            restored: state
-                .as_ref()
-                .and_then(|s| s.start.restored.as_ref().map(|r| r.manifest().id)),
-            passed_over: state.as_ref().map_or(Vec::new(), |s| s.start.passed_over.clone()),
+            restored: restored.map(|restored| restored.manifest().id),
+            passed_over: start.map_or(Vec::new(), |start| start.passed_over.clone()),
+        };
+        let mut running = Running {
+            handle,
             closing: closing.clone(),
             ended,
             outcome,
@@ -320,39 +361,14 @@ impl Running {
         ended: &Sender<&'static str>,
         run: impl FnOnce() + Send + 'static,
     ) -> Result<(), Error> {
-        let thread = services::spawn(name, &self.life, ended, run)?;
+        let thread = services::spawn(name, &self.handle.life, ended, run)?;
         self.services.push(thread);
         Ok(())
     }
 
-    /// Asks for a checkpoint now, or for one more and the end.
-    pub fn request(&self, request: Request) {
-        self.life.events.push(Event::Requested(request));
-    }
-
-    /// Records that an operator or source has processed in this life, over all workers.
-    pub fn processed(&self, operator: &str) -> u64 {
-        processed(&self.life, operator)
-    }
-
-    /// The time since this life began: the clock of all that it reports.
-    pub fn clock(&self) -> Clock {
-        self.life.clock.clone()
-    }
-
-    /// The checkpoint that this life went on from.
-    pub fn restored(&self) -> Option<CheckpointId> {
-        self.restored
-    }
-
-    /// Newer checkpoints that could not be read, and why.
-    pub fn passed_over(&self) -> &[(CheckpointId, String)] {
-        &self.passed_over
-    }
-
-    /// The checkpoints of this life that have ended, oldest first.
-    pub fn history(&self) -> Vec<CheckpointReport> {
-        self.coordinator.lock().expect("no holder panics").history().cloned().collect()
+    /// Watches and steers the job from elsewhere.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// Has the job ended? Then [`join`](Running::join) does not wait for more than its threads.
@@ -375,12 +391,12 @@ impl Running {
         clean_end?;
         match outcome {
             Ok(Outcome::Finished) => Ok(Report {
-                life: self.life.clone(),
-                generation: self.life.generation,
-                lasted: self.life.clock.now(),
-                restored: self.restored,
-                passed_over: std::mem::take(&mut self.passed_over),
-                history: self.history(),
+                life: self.handle.life.clone(),
+                generation: self.handle.life.generation,
+                lasted: self.handle.life.clock.now(),
+                restored: self.handle.restored,
+                passed_over: std::mem::take(&mut self.handle.passed_over),
+                history: self.handle.history(),
             }),
             Ok(Outcome::Failed(failure)) => Err(Error::Failed(self.explain(failure))),
             Err(_) => Err(Error::Failed("the director of checkpoints panicked".into())),
@@ -391,12 +407,12 @@ impl Running {
     fn explain(&self, failure: Failure) -> String {
         let task = match &failure {
             Failure::Prepare { transaction, .. } | Failure::Commit { transaction, .. } => {
-                let (name, worker) = self.life.name(transaction.task);
+                let (name, worker) = self.handle.life.name(transaction.task);
                 format!(" (operator \"{name}\" on worker {worker})")
             }
             _ => String::new(),
         };
-        let said = self.life.commit_error.lock().expect("no holder panics").take();
+        let said = self.handle.life.commit_error.lock().expect("no holder panics").take();
         let said = match (&failure, said) {
             (Failure::Commit { .. }, Some(said)) => format!(": {said}"),
             _ => String::new(),
@@ -406,17 +422,17 @@ impl Running {
 
     /// Stops all threads and joins them; those that do not end in time are left behind.
     fn shut_down(&mut self) -> Result<(), Error> {
-        self.life.raise(Raise::Stop);
+        self.handle.life.raise(Raise::Stop);
         self.closing.tell();
-        self.life.snapshots.wake();
-        self.life.commits.wake();
+        self.handle.life.snapshots.wake();
+        self.handle.life.commits.wake();
         self.publications.wake();
         let is_started = usize::from(self.workers.is_some());
         let mut missing = self.services.len() + is_started;
-        let deadline = self.life.clock.now() + self.stop_timeout;
+        let deadline = self.handle.life.clock.now() + self.stop_timeout;
         let mut names = Vec::new();
         while missing > 0 {
-            match self.ended.recv_timeout(deadline.saturating_sub(self.life.clock.now())) {
+            match self.ended.recv_timeout(deadline.saturating_sub(self.handle.life.clock.now())) {
                 Ok(name) => names.push(name),
                 Err(RecvTimeoutError::Timeout) => return Err(self.leave_behind(&names)),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -438,12 +454,13 @@ impl Running {
         std::mem::forget(self.workers.take());
         self.services.clear();
         std::mem::forget(self.store.take());
-        let stuck = (0..self.life.workers).find_map(|worker| self.life.running(worker));
+        let stuck =
+            (0..self.handle.life.workers).find_map(|worker| self.handle.life.running(worker));
         if !ended.contains(&WORKERS)
             && let Some(task) = stuck
         {
-            let (name, worker) = self.life.name(task);
-            let record = self.life.processed(task);
+            let (name, worker) = self.handle.life.name(task);
+            let record = self.handle.life.processed(task);
             return Error::Stuck { name: name.to_owned(), worker, record };
         }
         Error::Failed("a prepare, a commit or a write hangs and was left behind".into())
@@ -454,7 +471,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if self.workers.is_some() || !self.services.is_empty() {
             // Whatever is wrong now, nobody is left to be told.
-            self.life.events.push(Event::WorkerFailed { why: "the job was dropped".into() });
+            self.handle.life.events.push(Event::WorkerFailed { why: "the job was dropped".into() });
             let _ = self.shut_down();
         }
     }
