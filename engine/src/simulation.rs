@@ -15,7 +15,7 @@ use crate::checkpoint::coordinator::{Coordinator, Event, Failure};
 use crate::checkpoint::direct::{Director, Outcome};
 use crate::checkpoint::publish::{Publication, Publisher, Turn};
 use crate::checkpoint::restore;
-use crate::checkpoint::write::Writer;
+use crate::checkpoint::write::{Writer, is_void};
 pub use crate::checkpoint::{capture, coordinator, gate, plan, time};
 use crate::config::Config;
 use crate::error::Error;
@@ -25,6 +25,7 @@ use crate::runtime::job::{State, begin, describe_graph};
 use crate::runtime::life::Life;
 use crate::runtime::queue::Queue;
 use crate::runtime::worker::Built;
+pub use crate::sync::fault::{Fault, plant};
 pub use crate::sync::{Hook, set_hook};
 
 /// How a simulated life ended by itself.
@@ -117,9 +118,11 @@ impl World {
 
     /// A turn of the writer: writes one waiting snapshot, chosen among so many; or, if `is_lost`,
     /// hangs over it for ever.
-    pub fn write(&mut self, choose: impl FnOnce(usize) -> usize, is_lost: bool) {
+    pub fn write(&mut self, choose: impl FnOnce(usize) -> usize, hangs: impl FnOnce() -> bool) {
+        // Dropping what was aborted takes no time.
+        self.life.snapshots.retain(|snapshot| !is_void(&self.life, snapshot.report.epoch));
         if let Some(snapshot) = self.life.snapshots.pick(choose)
-            && !is_lost
+            && !hangs()
         {
             self.writer.turn(snapshot);
         }
@@ -135,15 +138,20 @@ impl World {
         let _: Turn = self.publisher.turn();
     }
 
-    /// A turn of a commit thread: one job, chosen among so many; or, if `is_lost`, it hangs over it
+    /// A turn of a commit thread: one job, chosen among so many; or, if `hangs`, it hangs over it
     /// for ever.
-    pub fn commit(&mut self, choose: impl FnOnce(usize) -> usize, is_lost: bool) {
+    pub fn commit(&mut self, choose: impl FnOnce(usize) -> usize, hangs: impl FnOnce() -> bool) {
         if let Some(job) = self.life.commits.pick(choose)
-            && !is_lost
+            && !hangs()
             && let Done::Again { job, .. } = commit::run(job, &self.life.events)
         {
             self.life.commits.push(job);
         }
+    }
+
+    /// The job has ended well: what is left to do then.
+    pub fn close(self) {
+        self.publisher.close();
     }
 
     /// What was under way at the outside when the process died, and may still happen there.

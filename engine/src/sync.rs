@@ -19,6 +19,7 @@
 
 use std::ops::Deref;
 
+pub(crate) mod fault;
 #[cfg(loom)]
 pub(crate) mod weaken;
 
@@ -57,6 +58,7 @@ mod primitives {
     pub(crate) use ::loom::thread;
 }
 
+pub(crate) use fault::{Fault, fault};
 pub(crate) use primitives::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, UnsafeCell, fence, thread,
 };

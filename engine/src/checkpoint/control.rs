@@ -10,7 +10,7 @@
 //! * **W2**: a view that is at least as new as `version` has seen everything raised before it.
 
 use crate::checkpoint::time::Epoch;
-use crate::sync::{self, AtomicBool, AtomicU64, Ordering};
+use crate::sync::{self, AtomicBool, AtomicU64, Fault, Ordering, fault};
 
 /// Shared by all tasks of a life. Written by the coordinator alone.
 pub(crate) struct Control {
@@ -91,13 +91,16 @@ impl Control {
     /// Reads all parts anew, in the order that makes a view safe to act on.
     pub(crate) fn look(&self, view: &mut View) {
         let epoch = |part: &AtomicU64| Epoch(part.load(Ordering::Acquire));
-        let steps: [&dyn Fn(&mut View); 5] = [
+        let mut steps: [&dyn Fn(&mut View); 5] = [
             &|view| view.version = self.version.load(Ordering::Acquire),
             &|view| view.overtake = epoch(&self.overtake),
             &|view| view.trigger = epoch(&self.trigger),
             &|view| view.aborted = epoch(&self.aborted),
             &|view| view.completed = epoch(&self.completed),
         ];
+        if fault(Fault::ReadOrder) {
+            steps[1..].rotate_left(2);
+        }
         // A stale look: the first loads happened before what is there now was raised.
         let old = if sync::stale() { sync::draw(steps.len() + 1) } else { 0 };
         for step in &steps[old..] {

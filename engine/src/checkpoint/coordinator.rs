@@ -38,6 +38,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::checkpoint::time::Epoch;
+use crate::sync::{Fault, fault};
 
 pub use event::{Effect, Event, Failure, Request, Transaction};
 use history::History;
@@ -215,6 +216,9 @@ impl Coordinator {
                 self.abort(now, epoch, Reason::WriteFailed { worker, why })
             }
             Event::Prepared { transaction } => self.prepared(now, transaction),
+            Event::PrepareFailed { transaction, why } if fault(Fault::PrepareTolerated) => {
+                self.abort(now, transaction.epoch, Reason::WriteFailed { worker: 0, why })
+            }
             Event::PrepareFailed { transaction, why } => {
                 self.fail(Failure::Prepare { transaction, why: Some(why) })
             }
@@ -290,6 +294,9 @@ impl Coordinator {
             if is_capturing && tasks.len() == self.config.tasks {
                 *captured = tasks.values().map(|report| report.stats.captured).max();
                 checkpoint.stage = Stage::Writing;
+                if fault(Fault::EndAtCapture) && tasks.values().all(|report| report.has_ended) {
+                    return self.stop();
+                }
             }
         }
         self.publish(now)
@@ -335,6 +342,7 @@ impl Coordinator {
                     listed
                         .iter()
                         .all(|epoch| !is_awaited(Transaction { task: *task, epoch: *epoch }))
+                        || fault(Fault::DurableEarly)
                 });
             if !is_complete {
                 break;
@@ -382,7 +390,9 @@ impl Coordinator {
     fn settle(&mut self) -> Vec<Effect> {
         let confirmed = self.confirmed_by_all();
         self.announced.retain(|epoch, _| *epoch > confirmed);
-        if self.end.is_some_and(|end| confirmed >= end) { self.stop() } else { vec![] }
+        let is_exact = |end| self.confirmed.values().all(|confirmed| *confirmed == end);
+        let is_last = |end| confirmed >= end && (!fault(Fault::EndExact) || is_exact(end));
+        if self.end.is_some_and(is_last) { self.stop() } else { vec![] }
     }
 
     fn requested(&mut self, request: Request) -> Vec<Effect> {
@@ -403,7 +413,8 @@ impl Coordinator {
 
     /// What came after builds on what failed: it fails too (E9).
     fn abort(&mut self, now: Duration, from: Epoch, why: Reason) -> Vec<Effect> {
-        let is_abortable = self.under_way.get(&from).is_some_and(|c| !c.is_publishing());
+        let may_abort = |c: &Checkpoint| !c.is_publishing() || fault(Fault::AbortPublishing);
+        let is_abortable = self.under_way.get(&from).is_some_and(may_abort);
         let Some(schedule) = self.config.schedule.as_ref().filter(|_| is_abortable) else {
             return vec![];
         };

@@ -21,6 +21,7 @@
 //! Not here: what is done with batches that are in flight, see [`capture`](super::capture).
 
 use super::time::Epoch;
+use crate::sync::{Fault, fault};
 
 /// Why a snapshot is taken where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl Gate {
     /// May a batch of `epoch` be processed (E2)?
     #[inline]
     pub fn is_open_for(&self, epoch: Epoch) -> bool {
-        epoch <= self.epoch
+        epoch <= self.epoch || fault(Fault::NoGate)
     }
 
     /// The task has processed something since the last cut (G1).
@@ -86,7 +87,7 @@ impl Gate {
 
     /// May the task cut now, or does it owe a slice of work first (G1)?
     pub fn may_cut(&self, seen: &Seen) -> bool {
-        self.has_worked || !seen.is_ready || seen.is_blocked
+        self.has_worked || !seen.is_ready || seen.is_blocked || fault(Fault::Unfair)
     }
 
     /// Asked before the task works: must it cut at once, and which epoch?
@@ -95,7 +96,8 @@ impl Gate {
             return Some((seen.overtake, Cut::Overtaken));
         }
         // Upstream cannot align: a dry sink returns no credit.
-        (seen.is_dry && seen.trigger >= self.epoch).then_some((seen.trigger, Cut::Dry))
+        let must_cut = seen.is_dry && !fault(Fault::DryWaits);
+        (must_cut && seen.trigger >= self.epoch).then_some((seen.trigger, Cut::Dry))
     }
 
     /// Asked after the task has worked and sent: is this the aligned cut?

@@ -21,6 +21,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::sync::{Fault, fault};
+
 /// How an edge chooses the receivers of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EdgeKind {
@@ -85,6 +87,7 @@ pub fn sources(kind: EdgeKind, me: usize, scale: Scale) -> Vec<usize> {
     match kind {
         EdgeKind::Keyed | EdgeKind::Custom => (0..scale.old).collect(),
         EdgeKind::Pointwise | EdgeKind::Rebalance => (me..scale.old).step_by(scale.new).collect(),
+        EdgeKind::Broadcast if fault(Fault::BroadcastMix) => vec![(me + 1) % scale.old],
         EdgeKind::Broadcast => vec![me % scale.old],
     }
 }

@@ -16,10 +16,11 @@ use overtake_state::{
 };
 
 use crate::checkpoint::coordinator::Event;
+use crate::checkpoint::restore::forget_the_line;
 use crate::checkpoint::time::Epoch;
 use crate::runtime::life::Life;
 use crate::sink::Target;
-use crate::sync;
+use crate::sync::{self, Fault, fault};
 
 /// A checkpoint whose parts are all durable.
 #[derive(Clone, Debug)]
@@ -92,7 +93,9 @@ impl Publisher {
                 match publish(store, &manifest) {
                     Ok(_published) => {
                         sync::crash_point("published");
-                        (Some(Step::Mark(publication)), true)
+                        let is_late = fault(Fault::MarkLate);
+                        let next = if is_late { Step::Tell } else { Step::Mark };
+                        (Some(next(publication)), true)
                     }
                     Err(_) => (Some(Step::Put(publication, manifest)), false),
                 }
@@ -109,12 +112,27 @@ impl Publisher {
                 (Some(Step::Prune(publication)), true)
             }
             Step::Prune(publication) => {
+                if fault(Fault::MarkLate) {
+                    let _ = write_mark(store, self.id(publication.epoch));
+                }
                 self.clean_up(&publication);
                 (None, true)
             }
         };
         self.step = next;
         if is_done { Turn::Done } else { Turn::Again }
+    }
+
+    /// The job ends: sweeps once more, since what a killed process had asked for may have arrived
+    /// after the last checkpoint.
+    pub(crate) fn close(self) {
+        self.sweep();
+    }
+
+    fn sweep(&self) {
+        for target in self.targets.values().filter(|_| !fault(Fault::AbortOnce)) {
+            let _ = target.sweep(&self.life.job, self.life.generation);
+        }
     }
 
     fn id(&self, epoch: Epoch) -> CheckpointId {
@@ -127,14 +145,15 @@ impl Publisher {
         let mut written = self.life.written.lock().expect("no holder panics");
         written.retain(|(written, _), _| written > epoch);
         drop(written);
-        for target in self.targets.values() {
-            let _ = target.sweep(&self.life.job, self.life.generation);
-        }
+        self.sweep();
         let retention = Retention {
             keep: self.retention,
             generation: self.life.generation,
             epoch_in_use: base_min.0,
         };
+        if fault(Fault::RetainByName) {
+            forget_the_line(&mut self.history);
+        }
         let _ = prune(&*self.store, &mut self.history, retention);
     }
 

@@ -12,18 +12,19 @@
 //! * **L2**, **L3**: a life is recorded before it writes, commits or aborts anything; the mark
 //!   before the first commit.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use overtake_state::{
-    CheckpointId, Chosen, GoBack, History, Restored, Store, Transaction, begin_life, choose,
-    write_mark,
+    CheckpointId, Chosen, GoBack, History, RestoreError, Restored, Store, Transaction, begin_life,
+    choose, write_mark,
 };
 
 use crate::error::Error;
 use crate::flow::graph::Graph;
 use crate::sink::Target;
-use crate::sync;
+use crate::sync::{self, Fault, fault};
 
 /// What a new life goes on from.
 pub(crate) struct Start {
@@ -45,7 +46,14 @@ pub(crate) fn prepare(
     go_back: GoBack,
 ) -> Result<Start, Error> {
     let history = History::read(&**store)?;
-    let Chosen { from, passed_over } = choose(&history, go_back, |id| Restored::open(store, id))?;
+    let (seen, go_back) = planted(&history, go_back);
+    let Chosen { from, passed_over } = choose(&seen, go_back, |id| Restored::open(store, id))?;
+    if fault(Fault::AnyMark)
+        && let Some(mark) = history.marks.last().copied()
+        && from.as_ref().is_none_or(|(id, _)| *id < mark)
+    {
+        return Err(RestoreError::BehindMark { mark, why: "a fault is planted".into() }.into());
+    }
     let restored = from.map(|(_, restored)| Arc::new(restored));
     if let Some(restored) = &restored {
         let operators: Vec<&str> = graph.tasks.iter().map(|task| task.name.as_str()).collect();
@@ -65,6 +73,26 @@ pub(crate) fn prepare(
     Ok(Start { generation: history.next_generation(), history, restored, passed_over })
 }
 
+/// The past as a planted fault sees it; without one, as it is.
+fn planted(history: &History, go_back: GoBack) -> (Cow<'_, History>, GoBack) {
+    let mut seen = Cow::Borrowed(history);
+    if fault(Fault::LifeIgnored) {
+        forget_the_line(seen.to_mut());
+    }
+    if fault(Fault::NewestWithAny) {
+        let newest = history.manifests.last().map_or(0, |id| id.generation);
+        seen.to_mut().lives.retain(|generation, _| *generation <= newest);
+    }
+    (seen, if fault(Fault::NoMark) { GoBack::Allowed } else { go_back })
+}
+
+/// As if each life had gone on from the newest checkpoint of the one before: a planted fault.
+pub(crate) fn forget_the_line(history: &mut History) {
+    for (generation, from) in &mut history.lives {
+        *from = Some(CheckpointId { generation: *generation - 1, epoch: u64::MAX });
+    }
+}
+
 /// What commits, by the name of the sink.
 pub(crate) fn targets(graph: &Graph) -> BTreeMap<String, Arc<dyn Target>> {
     graph.targets().map(|(_, name, target)| (name.to_owned(), target.clone())).collect()
@@ -82,8 +110,11 @@ pub(crate) fn begin(
     targets: &BTreeMap<String, Arc<dyn Target>>,
 ) -> Result<(), Error> {
     let from = start.restored.as_ref().map(|restored| restored.manifest().id);
+    let is_late = fault(Fault::LifeLate);
     sync::crash_point("begin life");
-    begin_life(store, start.generation, from)?;
+    if !is_late {
+        begin_life(store, start.generation, from)?;
+    }
     sync::crash_point("mark at restore");
     if let Some(id) = from {
         write_mark(store, id)?;
@@ -102,6 +133,9 @@ pub(crate) fn begin(
         let of_sink: Vec<Transaction> = of_sink.cloned().collect();
         let begun = target.begin(job, start.generation, &of_sink);
         begun.map_err(|cause| sink_error(sink, cause))?;
+    }
+    if is_late {
+        begin_life(store, start.generation, from)?;
     }
     Ok(())
 }

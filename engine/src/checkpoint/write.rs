@@ -15,7 +15,7 @@ use crate::checkpoint::coordinator::Event;
 use crate::checkpoint::snapshot::Snapshot;
 use crate::checkpoint::time::Epoch;
 use crate::runtime::life::Life;
-use crate::sync;
+use crate::sync::{self, Fault, fault};
 
 /// What the manifest says about one worker.
 #[derive(Clone, Debug)]
@@ -49,9 +49,10 @@ impl Writer {
     pub(crate) fn turn(&mut self, snapshot: Snapshot) {
         let (epoch, worker) = (snapshot.report.epoch, snapshot.report.worker);
         let key = (epoch, worker);
-        self.open.retain(|(epoch, _), _| !self.life.is_aborted(*epoch));
-        self.failed.retain(|(epoch, _)| !self.life.is_aborted(*epoch));
-        if self.life.is_aborted(epoch) || self.failed.contains(&key) {
+        let life = &self.life;
+        self.open.retain(|(epoch, _), _| !is_void(life, *epoch));
+        self.failed.retain(|(epoch, _)| !is_void(life, *epoch));
+        if is_void(life, epoch) || self.failed.contains(&key) {
             return;
         }
         let event = match self.write(key, snapshot) {
@@ -95,4 +96,9 @@ impl Writer {
         let segment = open.segment.finish()?;
         Ok(Some(Written { segment, transactions: open.transactions }))
     }
+}
+
+/// E9: nobody needs what belongs to an aborted epoch.
+pub(crate) fn is_void(life: &Life, epoch: Epoch) -> bool {
+    life.is_aborted(epoch) && !fault(Fault::KeepVoidWrites)
 }

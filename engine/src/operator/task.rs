@@ -40,7 +40,7 @@ use crate::error::BoxError;
 use crate::operator::chain::Logic;
 use crate::operator::slice::{Chunk, Slice, Turn};
 use crate::runtime::life::Life;
-use crate::sync::{self, Padded};
+use crate::sync::{self, Fault, Padded, fault};
 
 /// An input of a task: where its batches arrive, and what timely says of its frontier.
 pub(crate) struct Input {
@@ -288,7 +288,8 @@ impl Task {
     /// Tells the chain which inputs have ended (P3), then moves its own event time (E7).
     fn tell(&mut self) {
         for (i, input) in self.inputs.iter_mut().enumerate() {
-            if !input.is_told && input.arriving.event == EVENT_MAX && input.port.is_empty() {
+            let is_empty = input.port.is_empty() || fault(Fault::ToldByFront);
+            if !input.is_told && input.arriving.event == EVENT_MAX && is_empty {
                 input.is_told = true;
                 self.logic.input_ended(i);
             }
@@ -304,7 +305,7 @@ impl Task {
         self.inputs.iter().all(|input| {
             input.is_told && input.arriving.event == EVENT_MAX && input.port.is_empty()
         }) && self.logic.has_ended()
-            && self.is_outbox_empty()
+            && (self.is_outbox_empty() || fault(Fault::EndNoUnsent))
     }
 
     fn report_end(&mut self) {
@@ -324,9 +325,9 @@ impl Task {
         sync::crash_point("cut");
         let clock = &self.life.clock;
         let (now, cpu) = (clock.now(), clock.thread_cpu());
-        let has_ended = self.has_ended();
+        let has_ended = self.has_ended() || fault(Fault::EndBySources) && !self.is_source();
         let seen = self.asked.take().unwrap_or(now);
-        if cut == Cut::Dry {
+        if cut == Cut::Dry && !fault(Fault::DryAlone) {
             self.life.events.push(Event::Dry { task: self.index, epoch });
         }
         self.gate.passed(epoch);
@@ -345,7 +346,9 @@ impl Task {
         if cut != Cut::Aligned {
             let capture = Capture::new(epoch);
             self.inputs.iter().for_each(|input| input.port.open_capture(capture));
-            self.logic.outboxes(&mut |outbox| flights.push(outbox.share()));
+            if !fault(Fault::NoOutbox) {
+                self.logic.outboxes(&mut |outbox| flights.push(outbox.share()));
+            }
         }
         // The outboxes were shared at the time of the old epoch; what is sent from now on belongs
         // to the new one, whatever its age.
@@ -398,7 +401,7 @@ impl Task {
     fn next(&mut self, has_overtaken: bool) -> Next {
         let seen = self.seen();
         // P2; and a task that owed a slice before its cut.
-        let is_asked = self.gate.before_work(&seen).is_some();
+        let is_asked = self.gate.before_work(&seen).is_some() && !fault(Fault::ServedLater);
         if has_overtaken || is_asked || self.may_work(&seen) {
             return Next::Again;
         }
@@ -409,7 +412,8 @@ impl Task {
         let has_news = self.logic.sink().is_some_and(|sink| sink.has_news());
         let is_raised = self.life.control.version() != self.view.version;
         let is_woken = self.wake.take_signal();
-        if has_arrivals || can_send || has_news || is_raised || is_woken {
+        let is_news = has_arrivals || can_send || has_news || is_raised || is_woken;
+        if is_news && !fault(Fault::NoRecheck) {
             self.wake.disarm();
             return Next::Again;
         }

@@ -63,6 +63,12 @@ impl<T> Queue<T> {
         if count == 0 { None } else { items.remove(choose(count)) }
     }
 
+    /// Drops the items that nobody needs.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn retain(&self, is_needed: impl FnMut(&T) -> bool) {
+        self.lock().retain(is_needed);
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<T>> {
         // A thread that panicked while it pushed left a whole queue behind.
         self.items.lock().unwrap_or_else(PoisonError::into_inner)

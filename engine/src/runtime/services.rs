@@ -101,6 +101,7 @@ pub(crate) fn publish(mut publisher: Publisher, from: &Queue<Publication>, closi
             closing.pause(RETRY_AFTER);
         }
     }
+    publisher.close();
 }
 
 pub(crate) fn commit(life: &Life, closing: &Closing) {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::checkpoint::time::Epoch;
+use crate::sync::{Fault, fault};
 
 use super::event::{Effect, Failure, Request, Transaction};
 use super::history::Reason;
@@ -33,15 +34,20 @@ impl Coordinator {
         };
         let mut timers = vec![];
         for (transaction, prepare) in &self.transactions {
-            if let Prepare::Awaited { since } = prepare {
+            if let Prepare::Awaited { since } = prepare
+                && !fault(Fault::PrepareHangs)
+            {
                 let due = since.saturating_add(schedule.prepare_timeout);
                 timers.push((due, Timer::Prepare(*transaction)));
             }
         }
         for (epoch, checkpoint) in &self.under_way {
             let triggered = checkpoint.report.triggered;
+            if fault(Fault::TimeoutCaptureOnly) && !checkpoint.is_capturing() {
+                continue;
+            }
             timers.push(match checkpoint.stage {
-                Stage::Publishing { since } => {
+                Stage::Publishing { since } if !fault(Fault::AbortPublishing) => {
                     (since.saturating_add(schedule.publish_timeout), Timer::Publish(*epoch))
                 }
                 _ => (triggered.saturating_add(schedule.timeout), Timer::Abort(*epoch)),
@@ -52,7 +58,7 @@ impl Coordinator {
                 timers.push((triggered.saturating_add(after), Timer::Overtake(*epoch)));
             }
         }
-        for (epoch, since) in &self.announced {
+        for (epoch, since) in self.announced.iter().filter(|_| !fault(Fault::CommitHangs)) {
             timers.push((since.saturating_add(schedule.commit_timeout), Timer::Commit(*epoch)));
         }
         timers.extend(self.next_trigger());
@@ -88,7 +94,7 @@ impl Coordinator {
         if was_aborted {
             return Some((self.earliest, Timer::Trigger(None)));
         }
-        let is_settled = self.confirmed_by_all() >= self.complete;
+        let is_settled = self.confirmed_by_all() >= self.complete || fault(Fault::SaveLiteral);
         is_settled.then_some((self.earliest, Timer::Trigger(Some(Request::Savepoint))))
     }
 

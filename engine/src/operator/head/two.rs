@@ -22,6 +22,7 @@ use crate::error::BoxError;
 use crate::operator::head::{Head, Output};
 use crate::operator::slice::Turn;
 use crate::source::Emit;
+use crate::sync::{Fault, fault};
 
 /// Two inputs, what is done with each, and what is held of the right one.
 pub struct Two<A, B, K, O, L, R, F> {
@@ -85,6 +86,9 @@ where
     }
 
     fn work_right(&mut self, turn: &Turn<'_>, out: &mut impl Emit<O>) -> usize {
+        if fault(Fault::RefuseKeyed) && self.held.as_ref().is_some_and(|held| !held.is_released) {
+            return 0;
+        }
         let mut inbox = self.right.borrow_mut();
         let Some(records) = inbox.current(turn.gate) else { return 0 };
         let mut done = 0;
@@ -92,7 +96,10 @@ where
             let key = (self.functions.right_key)(record);
             match &self.held {
                 // J2, J3: it waits for the end of the left input, or behind who waited for it.
-                Some(held) if !held.is_released || held.records.contains(&key) => {
+                Some(held)
+                    if (!held.is_released || held.records.contains(&key))
+                        && !fault(Fault::NoHold) =>
+                {
                     held.records.push(&key, record.clone());
                 }
                 _ => {
@@ -141,6 +148,9 @@ where
     type Out = O;
 
     fn work<E: Emit<O>>(&mut self, turn: &Turn<'_>, out: &mut E) -> Result<usize, BoxError> {
+        if fault(Fault::KeyedFirst) && self.right.borrow().has_restored() {
+            return Ok(self.work_right(turn, out));
+        }
         if self.left.borrow().has_restored() {
             return Ok(self.work_left(turn, out));
         }

@@ -22,6 +22,7 @@ use crate::operator::tail::Tail;
 use crate::runtime::life::Life;
 use crate::sink::{Sink, Target, TransactionId};
 use crate::source::Emit;
+use crate::sync::{Fault, fault};
 
 /// What a task asks of its sink.
 pub trait SinkPort {
@@ -123,7 +124,8 @@ impl<S: Sink> SinkPort for Sinking<S> {
             books.listed.retain(|listed| listed.transaction.epoch != epoch.0);
         }
         for listed in &mut books.listed {
-            if listed.transaction.epoch <= completed.0 && !listed.is_committing {
+            let is_allowed = listed.transaction.epoch <= completed.0 || fault(Fault::EarlyCommit);
+            if is_allowed && !listed.is_committing {
                 listed.is_committing = true;
                 books.life.commits.push(Job::Commit {
                     transaction: listed.transaction.clone(),
@@ -165,7 +167,10 @@ impl<S: Sink> SinkPort for Sinking<S> {
     }
 
     fn listed(&self) -> Vec<Transaction> {
-        let listed = self.books.iter().flat_map(|books| &books.listed);
-        listed.map(|listed| listed.transaction.clone()).collect()
+        let Some(Books { listed, .. }) = &self.books else { return Vec::new() };
+        let first = if fault(Fault::DropHandles) { listed.len().saturating_sub(1) } else { 0 };
+        let is_kept = |listed: &&Listed| !listed.is_committing || !fault(Fault::ForgetAtSend);
+        let kept = listed[first..].iter().filter(is_kept);
+        kept.map(|listed| listed.transaction.clone()).collect()
     }
 }
