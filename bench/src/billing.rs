@@ -103,15 +103,12 @@ pub fn run(options: Options) -> anyhow::Result<()> {
             // At most 1,000 repetitions: the option says so.
             *flight = flight.later(years as u16);
         });
-        match rate {
-            Some(rate) => {
-                let flights = paced(flights, u64::from(rate), |flight: &mut Flight, due| {
-                    flight.due_ns = due.as_nanos() as u64;
-                });
-                job::billing(flow, flights, invoices);
-            }
-            None => job::billing(flow, flights, invoices),
-        }
+        // Without a rate every flight is due at once.
+        let rate = rate.map_or(u64::MAX, u64::from);
+        let flights = paced(flights, rate, |flight: &mut Flight, due| {
+            flight.due_ns = due.as_nanos() as u64;
+        });
+        job::billing(flow, flights, invoices);
     })?;
     latencies.start(running.handle().clock());
     for (checkpoint, why) in running.handle().passed_over() {

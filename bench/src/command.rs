@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{billing, keyed_count};
+use crate::{billing, capture, idle, keyed_count};
 
 /// A dataflow engine with exactly-once checkpoints, aligned and unaligned.
 ///
@@ -41,6 +41,10 @@ struct Bench {
 enum Benchmark {
     /// A keyed exchange and a sum per key, on two workers
     KeyedCount(keyed_count::Options),
+    /// Checkpoints one after the other, with much in flight before a slow stage
+    Capture(capture::Options),
+    /// What an idle job costs, and how long it takes to wake
+    Idle(idle::Options),
 }
 
 /// Does what `arguments` ask for; the first is the name of the program.
@@ -48,9 +52,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match Arguments::try_parse_from(arguments) {
         Ok(Arguments { command, billing }) => match command.unwrap_or(Command::Billing(billing)) {
             Command::Billing(options) => billing::run(options),
-            Command::Bench(Bench { bench: Benchmark::KeyedCount(options) }) => {
-                keyed_count::run(options)
-            }
+            Command::Bench(Bench { bench }) => match bench {
+                Benchmark::KeyedCount(options) => keyed_count::run(options),
+                Benchmark::Capture(options) => capture::run(options),
+                Benchmark::Idle(options) => idle::run(options),
+            },
         },
         // Help and version come as errors that are none.
         Err(help) if !help.use_stderr() => {

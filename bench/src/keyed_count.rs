@@ -53,11 +53,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         pairs: options.pairs as usize,
         time_max: Duration::from_secs_f64(PATIENCE * undisturbed),
     };
-    let base = match &options.state {
-        Some(directory) => directory.clone(),
-        None if PathBuf::from("/dev/shm").is_dir() => PathBuf::from("/dev/shm"),
-        None => std::env::temp_dir(),
-    };
+    let base = options.state.clone().unwrap_or_else(crate::scratch::base);
     println!(
         "keyed-count: 2 workers, records of 16 bytes, batches of at most 2,048, credit 8, idle \
          workers park; checkpoints unaligned, one a window, in {}; the segment writer is a third \
@@ -97,7 +93,13 @@ fn report(keys: u64, against: &str, figures: &Comparison, bar: f64, batch: Optio
     let counted = figures.counted().count();
     let at = batch.map_or(String::new(), |batch| format!(" (batches of {batch})"));
     let (Some(ratio), Some(cpu)) = (figures.rate_ratio(), figures.cpu_ratio()) else {
-        println!("{keys} keys against {against}{at}: no pair counted: the machine was never quiet");
+        let of_all = Comparison::cpu_ratio_of(figures.pairs.iter());
+        println!(
+            "{keys} keys against {against}{at}: none of {} pairs counted, the machine was never \
+             quiet; CPU per record of all of them {}",
+            figures.pairs.len(),
+            of_all.map_or_else(String::new, |cpu| format!("{cpu:.3}")),
+        );
         return;
     };
     let millions = |rate: Option<crate::paired::Spread>| {

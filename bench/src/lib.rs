@@ -3,11 +3,15 @@
 #![allow(clippy::disallowed_methods, reason = "this crate measures: it reads the clock")]
 
 pub mod billing;
+pub mod capture;
 pub mod command;
 pub mod flights;
+mod generator;
+pub mod idle;
 pub mod keyed_count;
 pub mod meter;
 pub mod paired;
+mod scratch;
 pub mod statistics;
 pub mod tariff;
 pub mod yardstick;

@@ -139,7 +139,12 @@ impl Comparison {
 
     /// How many times as much CPU time B takes for a record, with the 95 % interval of the median.
     pub fn cpu_ratio(&self) -> Option<Spread> {
-        confidence(&self.counted().map(Pair::cpu_ratio).collect::<Vec<_>>())
+        Self::cpu_ratio_of(self.counted())
+    }
+
+    /// The same, of any pairs.
+    pub fn cpu_ratio_of<'a>(pairs: impl Iterator<Item = &'a Pair>) -> Option<Spread> {
+        confidence(&pairs.map(Pair::cpu_ratio).collect::<Vec<_>>())
     }
 
     /// A's own rate, with the range from its 10th to its 90th percentile.

@@ -1,17 +1,18 @@
 //! The engine's side of `keyed-count`.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use overtake::source::{Emit, Read, Source, SourceContext};
-use overtake::{BoxError, Config, Flow, Handle, Job, Outcome, Request, Running, Schedule, Waker};
+use overtake::{Config, Flow, Handle, Job, Outcome, Request, Running, Schedule};
 
+use crate::generator::{Generator, Tap};
 use crate::meter::allocations;
 use crate::paired::Side;
+use crate::scratch::Directory;
 use crate::statistics::quantile;
 
 /// Whether checkpoints are taken while the side runs.
@@ -31,7 +32,7 @@ pub(super) struct Engine {
     tap: Arc<Tap>,
     /// Tells the thread that asks for checkpoints whether the side runs; dropped, it ends it.
     asking: Option<(Sender<bool>, JoinHandle<()>)>,
-    state: Option<tempdir::Directory>,
+    state: Option<Directory>,
     started: Mutex<Started>,
     asked: Arc<AtomicU64>,
 }
@@ -61,7 +62,7 @@ impl Engine {
         let mut job = Job::new().config(config);
         let mut state = None;
         if let Checkpoints::Every { base, .. } = &checkpoints {
-            let directory = tempdir::Directory::new(base)?;
+            let directory = Directory::new(base)?;
             job = job.state(directory.path());
             state = Some(directory);
         }
@@ -173,113 +174,5 @@ impl Drop for Engine {
         // The job ends before the directory of its checkpoints does.
         drop(self.job.take());
         drop(self.state.take());
-    }
-}
-
-/// Lets the generators run, and wakes them.
-#[derive(Default)]
-struct Tap {
-    is_open: AtomicBool,
-    wakers: Mutex<Vec<Waker>>,
-}
-
-impl Tap {
-    fn open(&self) {
-        self.is_open.store(true, Ordering::Release);
-        let wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
-        wakers.iter().for_each(Waker::wake);
-    }
-
-    fn close(&self) {
-        self.is_open.store(false, Ordering::Release);
-    }
-}
-
-/// The generator of the yardsticks: `(key, 1)` with keys drawn at random.
-struct Generator {
-    keys: u64,
-    tap: Arc<Tap>,
-    x: u64,
-    split: String,
-}
-
-impl Generator {
-    fn new(keys: u64, tap: &Arc<Tap>) -> Generator {
-        Generator { keys, tap: tap.clone(), x: 0, split: String::new() }
-    }
-}
-
-impl Source for Generator {
-    type Record = (u64, u64);
-    type Position = u64;
-
-    fn splits(&mut self) -> Result<Vec<String>, BoxError> {
-        Ok(vec!["0".to_owned(), "1".to_owned()])
-    }
-
-    fn open(
-        &mut self,
-        split: &str,
-        position: Option<u64>,
-        context: &SourceContext,
-    ) -> Result<(), BoxError> {
-        self.x = position.unwrap_or(context.worker as u64 * 7919 + 1);
-        self.split = split.to_owned();
-        let mut wakers = self.tap.wakers.lock().unwrap_or_else(PoisonError::into_inner);
-        wakers.push(context.waker.clone());
-        Ok(())
-    }
-
-    #[inline]
-    fn read(
-        &mut self,
-        limit: usize,
-        _: Duration,
-        out: &mut impl Emit<(u64, u64)>,
-    ) -> Result<Read, BoxError> {
-        if !self.tap.is_open.load(Ordering::Acquire) {
-            return Ok(Read::Idle);
-        }
-        let mut x = self.x;
-        for _ in 0..limit {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            out.emit((x % self.keys, 1));
-        }
-        self.x = x;
-        Ok(Read::More)
-    }
-
-    fn positions(&self) -> Vec<(String, u64)> {
-        vec![(self.split.clone(), self.x)]
-    }
-}
-
-mod tempdir {
-    //! A directory that goes when its owner does.
-
-    use std::path::{Path, PathBuf};
-
-    pub(super) struct Directory(PathBuf);
-
-    impl Directory {
-        pub(super) fn new(base: &Path) -> std::io::Result<Directory> {
-            let unique = format!("overtake-{}-{}", std::process::id(), overtake_state::draw_id());
-            let path = base.join(unique);
-            std::fs::create_dir_all(&path)?;
-            Ok(Directory(path))
-        }
-
-        pub(super) fn path(&self) -> &Path {
-            &self.0
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            // What is left behind lies in a temporary directory.
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
     }
 }
