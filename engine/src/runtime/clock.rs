@@ -28,6 +28,15 @@ impl Clock {
         Clock::System { started: Instant::now() }
     }
 
+    /// What timely wants to reckon from: a worker that has none never parks.
+    pub(crate) fn instant(&self) -> Option<Instant> {
+        match self {
+            Clock::System { started } => Some(*started),
+            #[cfg(feature = "simulation")]
+            Clock::Counted(_) => None,
+        }
+    }
+
     /// The time since the life began.
     #[inline]
     #[allow(clippy::disallowed_methods, reason = "this is the one place that asks")]

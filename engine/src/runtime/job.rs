@@ -333,7 +333,7 @@ impl Running {
         let (idle, pinning) = (config.idle, config.pinning);
         let work = move |allocator| {
             let worker_config = WorkerConfig::default().idle_spin(Duration::ZERO);
-            let mut timely = Timely::new(worker_config, allocator, None);
+            let mut timely = Timely::new(worker_config, allocator, life.clock.instant());
             if pinning == Pinning::Pinned {
                 pin(timely.index());
             }
