@@ -16,7 +16,7 @@ use overtake::source::paced;
 use overtake::{Config, Job};
 
 use crate::command::between;
-use crate::flights::{Flight, JANUARY};
+use crate::flights::{Due, Flight, JANUARY};
 use latency::{Latencies, Measured};
 
 /// What `overtake billing` is told.
@@ -106,7 +106,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         // Without a rate every flight is due at once.
         let rate = rate.map_or(u64::MAX, u64::from);
         let flights = paced(flights, rate, |flight: &mut Flight, due| {
-            flight.due_ns = due.as_nanos() as u64;
+            flight.due = Due::at(due);
         });
         job::billing(flow, flights, invoices);
     })?;

@@ -11,6 +11,7 @@ mod column;
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -48,9 +49,9 @@ pub const PLANES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/planes.csv.g
 )]
 #[repr(C)]
 pub struct Flight {
-    /// When it was due to be read, in nanoseconds of the job's clock; 0 where nobody says.
+    /// When it was due to be read.
     #[serde(skip)]
-    pub due_ns: u64,
+    pub due: Due,
     /// The aircraft; absent for many cancelled flights.
     #[serde(rename = "tailnum", deserialize_with = "column::tailnum")]
     pub tail: Tail,
@@ -109,6 +110,25 @@ pub struct Plane {
     /// How many passengers it seats; what an unlisted aircraft seats where the row does not say.
     #[serde(deserialize_with = "column::seats")]
     pub seats: u32,
+}
+
+/// When a flight was due to be read, by the job's clock; bytes, so that records have no padding.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, rkyv::Archive, rkyv::Serialize, rkyv::Deserialize,
+)]
+#[repr(transparent)]
+pub struct Due([u8; 8]);
+
+impl Due {
+    /// So long after the job began.
+    pub fn at(time: Duration) -> Due {
+        Due((time.as_nanos() as u64).to_le_bytes())
+    }
+
+    /// In nanoseconds; 0 where nobody said.
+    pub fn ns(self) -> u64 {
+        u64::from_le_bytes(self.0)
+    }
 }
 
 /// An airline, by its code of two letters.

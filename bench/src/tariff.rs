@@ -9,7 +9,7 @@
 
 use serde::Serialize;
 
-use crate::flights::{Carrier, Flight, Month};
+use crate::flights::{Carrier, Due, Flight, Month};
 
 /// The seats of an aircraft that is not listed.
 pub const SEATS_UNLISTED: u32 = 150;
@@ -24,7 +24,7 @@ const CENTS_OF_REBATE: u32 = 500;
 #[repr(C)]
 pub struct Charge {
     /// When the flight was due.
-    pub due_ns: u64,
+    pub due: Due,
     /// Of the flight's invoice.
     pub month: Month,
     /// Of what departed.
@@ -60,7 +60,7 @@ impl Charge {
     /// ```
     pub fn new(flight: &Flight, seats: u32, departure: u64) -> Charge {
         let none = Charge {
-            due_ns: flight.due_ns,
+            due: flight.due,
             month: flight.month(),
             miles: 0,
             charge_cents: 0,
@@ -132,7 +132,7 @@ pub struct Invoice {
     pub total_cents: i64,
     /// When the flight of this update was due; not part of the line.
     #[serde(skip)]
-    pub due_ns: u64,
+    pub due: Due,
 }
 
 impl Invoice {
@@ -146,7 +146,7 @@ impl Invoice {
         );
         (self.carrier, self.month) = key;
         self.version += 1;
-        self.due_ns = charge.due_ns;
+        self.due = charge.due;
         self.flights += u64::from(charge.flights);
         self.cancelled += u64::from(charge.cancelled);
         self.miles += u64::from(charge.miles);

@@ -47,4 +47,4 @@ pub use overtake_state::{
     Value,
 };
 pub use runtime::clock::Clock;
-pub use runtime::job::{Job, Report, Running};
+pub use runtime::job::{Handle, Job, Report, Running};

@@ -15,6 +15,7 @@ use crate::checkpoint::coordinator::{Coordinator, Event, Failure};
 use crate::checkpoint::direct::{Director, Outcome};
 use crate::checkpoint::publish::{Publication, Publisher, Turn};
 use crate::checkpoint::restore;
+use crate::checkpoint::time::Epoch;
 use crate::checkpoint::write::{Writer, is_void};
 pub use crate::checkpoint::{capture, coordinator, gate, plan, time};
 use crate::config::Config;
@@ -45,6 +46,8 @@ pub struct World {
     writer: Writer,
     publisher: Publisher,
     publications: Arc<Queue<Publication>>,
+    /// Prepares and commits that hang.
+    hung: Vec<Job>,
     describe: Arc<dyn Fn(&mut Flow)>,
 }
 
@@ -80,7 +83,13 @@ impl World {
         let director = Director::new(&life, coordinator.clone(), publications.clone());
         let writer = Writer::new(&life, store);
         let publisher = Publisher::new(&life, store, history, config.retention, targets);
-        Ok(World { life, coordinator, director, writer, publisher, publications, describe })
+        let hung = Vec::new();
+        Ok(World { life, coordinator, director, writer, publisher, publications, hung, describe })
+    }
+
+    /// Is the checkpoint of this epoch aborted?
+    pub fn is_aborted(&self, epoch: u64) -> bool {
+        self.life.is_aborted(Epoch(epoch))
     }
 
     /// The number of this life.
@@ -141,10 +150,10 @@ impl World {
     /// A turn of a commit thread: one job, chosen among so many; or, if `hangs`, it hangs over it
     /// for ever.
     pub fn commit(&mut self, choose: impl FnOnce(usize) -> usize, hangs: impl FnOnce() -> bool) {
-        if let Some(job) = self.life.commits.pick(choose)
-            && !hangs()
-            && let Done::Again { job, .. } = commit::run(job, &self.life.events)
-        {
+        let Some(job) = self.life.commits.pick(choose) else { return };
+        if hangs() {
+            self.hung.push(job);
+        } else if let Done::Again { job, .. } = commit::run(job, &self.life.events) {
             self.life.commits.push(job);
         }
     }
@@ -156,7 +165,8 @@ impl World {
 
     /// What was under way at the outside when the process died, and may still happen there.
     pub fn into_late(self) -> Vec<Late> {
-        std::iter::from_fn(|| self.life.commits.pop()).map(Late).collect()
+        let waiting = std::iter::from_fn(|| self.life.commits.pop());
+        self.hung.into_iter().chain(waiting).map(Late).collect()
     }
 
     /// Asks the coordinator for something, as a user would.

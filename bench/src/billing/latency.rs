@@ -96,9 +96,9 @@ impl<S: Sink<Record = Invoice>> Sink for Measured<S> {
         self.sink.write(invoices)?;
         if let Some(now) = self.latencies.now_ns() {
             let mut figures = self.latencies.lock();
-            for invoice in invoices.iter().filter(|invoice| invoice.due_ns > 0) {
-                figures.processed.saturating_record(now.saturating_sub(invoice.due_ns));
-                self.due.push(invoice.due_ns);
+            for invoice in invoices.iter().filter(|invoice| invoice.due.ns() > 0) {
+                figures.processed.saturating_record(now.saturating_sub(invoice.due.ns()));
+                self.due.push(invoice.due.ns());
             }
         }
         Ok(())

@@ -56,10 +56,18 @@ fn keyed_count_measures_what_the_table_of_bars_names_unless_told_otherwise() {
     let default = options("overtake bench keyed-count");
     assert_eq!(
         default,
-        keyed_count::Options { keys: vec![10_000, 1_000_000], pairs: 30, seconds: 1.0 }
+        keyed_count::Options {
+            keys: vec![10_000, 1_000_000],
+            pairs: 30,
+            seconds: 1.0,
+            state: None
+        }
     );
     let told = options("overtake bench keyed-count --keys 5,6 --pairs 2 --seconds 0.5");
-    assert_eq!(told, keyed_count::Options { keys: vec![5, 6], pairs: 2, seconds: 0.5 });
+    assert_eq!(
+        told,
+        keyed_count::Options { keys: vec![5, 6], pairs: 2, seconds: 0.5, state: None }
+    );
 }
 
 #[test]

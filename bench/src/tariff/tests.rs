@@ -3,6 +3,7 @@ use crate::flights::Tail;
 
 fn flight(distance: u32, hour: u8) -> Flight {
     Flight {
+        due: Due::default(),
         tail: "N14228".parse().unwrap(),
         distance,
         year: 2013,

@@ -217,15 +217,15 @@ impl Coordinator {
             }
             Event::Prepared { transaction } => self.prepared(now, transaction),
             Event::PrepareFailed { transaction, why } if fault(Fault::PrepareTolerated) => {
-                self.abort(now, transaction.epoch, Reason::WriteFailed { worker: 0, why })
+                let failed = Reason::WriteFailed { worker: 0, why };
+                let mut effects = self.abort(now, transaction.epoch, failed);
+                effects.extend(self.prepared(now, transaction));
+                effects
             }
             Event::PrepareFailed { transaction, why } => {
                 self.fail(Failure::Prepare { transaction, why: Some(why) })
             }
             Event::Committed { task, epoch } => self.committed(task, epoch),
-            Event::CommitFailed { transaction, why } => {
-                self.fail(Failure::Commit { transaction, why: Some(why) })
-            }
             Event::Dry { epoch, .. } => self.overtake(epoch),
             Event::Published { epoch } => self.published(now, epoch),
             Event::Requested(request) => self.requested(request),

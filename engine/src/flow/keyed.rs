@@ -32,8 +32,9 @@ pub enum Hold {
     Never,
 }
 
-/// A stream that begins with one keyed input.
+// Streams that begin with one or two inputs.
 type Folded<R, K, V, F, A> = Stream<Begin<Single<R, Fold<K, V, F, A>>>, Identity>;
+type Joined<A, B, K, U, L, R, F> = Stream<Begin<Two<A, B, K, U, L, R, F>>, Identity>;
 type Processed<R, F, P, U> = Stream<Begin<Single<R, Process<F, P, U>>>, Identity>;
 
 impl<O, T, K, F> Keyed<O, T, F>
@@ -93,15 +94,13 @@ where
 
     /// Processes the records of two keyed streams with one state: `make` answers a function for
     /// the records of this one, and one for those of the other.
+    #[allow(clippy::type_complexity, reason = "nobody writes this type: it is inferred")]
     pub fn process_with<O2, T2, F2, L, R, U, M>(
         self,
         name: &str,
         other: Keyed<O2, T2, F2>,
         make: M,
-    ) -> Stream<
-        Begin<Two<T::Out, T2::Out, K, U, impl FnMut(&T::Out, &mut Output<U>) + 'static, R, F2>>,
-        Identity,
-    >
+    ) -> Joined<T::Out, T2::Out, K, U, impl FnMut(&T::Out, &mut Output<U>) + 'static, R, F2>
     where
         O2: Origin,
         T2: Transform<O2::Record>,
@@ -130,16 +129,14 @@ where
     /// Processes keyed records beside a broadcast stream, which every worker has whole. `make`
     /// answers a function for broadcast records, which changes broadcast state only, and one for
     /// keyed records.
+    #[allow(clippy::type_complexity, reason = "nobody writes this type: it is inferred")]
     pub fn process_with_broadcast<O2, T2, L, R, U, M>(
         self,
         name: &str,
         broadcast: Stream<O2, T2>,
         hold: Hold,
         make: M,
-    ) -> Stream<
-        Begin<Two<T2::Out, T::Out, K, U, impl FnMut(&T2::Out, &mut Output<U>) + 'static, R, F>>,
-        Identity,
-    >
+    ) -> Joined<T2::Out, T::Out, K, U, impl FnMut(&T2::Out, &mut Output<U>) + 'static, R, F>
     where
         O2: Origin,
         T2: Transform<O2::Record>,

@@ -335,6 +335,7 @@ impl Task {
             self.downgrade();
             return Ok(());
         }
+        assert!(self.capturing.is_none(), "E9: cut {epoch} while another one is captured");
         let mut listed = Vec::new();
         if let Some(sink) = self.logic.sink() {
             sink.cut(epoch)?;
@@ -381,7 +382,8 @@ impl Task {
         let arriving = self.inputs.iter().map(|input| input.arriving.epoch).min();
         let arriving = arriving.unwrap_or(Epoch::MAX);
         let is_complete = |(capture, _): &mut (Capture, Snapshot)| capture.is_complete(arriving);
-        if let Some((_, mut snapshot)) = self.capturing.take_if(is_complete) {
+        if let Some((capture, mut snapshot)) = self.capturing.take_if(is_complete) {
+            debug_assert_eq!(capture.epoch(), snapshot.report.epoch);
             let late = self.inputs.iter().filter_map(|input| input.port.close_capture());
             snapshot.flights.extend(late);
             self.hand_over(snapshot);

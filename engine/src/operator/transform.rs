@@ -102,7 +102,7 @@ where
 struct Then<'a, A, B, F, E> {
     emit: F,
     out: &'a mut E,
-    of: PhantomData<(fn(A), fn() -> B)>,
+    of: PhantomData<fn(A) -> B>,
 }
 
 impl<A, B, F: FnMut(A, &mut E), E: Emit<B>> Emit<A> for Then<'_, A, B, F, E> {

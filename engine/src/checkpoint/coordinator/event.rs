@@ -71,13 +71,6 @@ pub enum Event {
         /// The newest announced checkpoint of which it knew.
         epoch: Epoch,
     },
-    /// A commit cannot succeed by being tried again in this life.
-    CommitFailed {
-        /// Which.
-        transaction: Transaction,
-        /// What the sink said.
-        why: String,
-    },
     /// A sink without a free transaction has cut at once: nobody upstream of it can align.
     Dry {
         /// The sink's task.
@@ -149,12 +142,10 @@ pub enum Failure {
     },
     /// Nobody knows in time whether a checkpoint is published.
     Publish(Epoch),
-    /// A transaction could not be committed, or none of this epoch and before is known to be.
+    /// Nobody knows in time whether all transactions up to this one are committed.
     Commit {
         /// Which.
         transaction: Transaction,
-        /// What the sink said, or none if it said nothing in time.
-        why: Option<String>,
     },
     /// A thread of the job died or gave up.
     Worker(String),
@@ -174,9 +165,8 @@ impl fmt::Display for Failure {
             Failure::Publish(epoch) => {
                 write!(f, "checkpoint {epoch} may or may not be published: timed out")
             }
-            Failure::Commit { transaction: Transaction { task, epoch }, why } => {
-                write!(f, "task {task} could not commit what it wrote up to epoch {epoch}: ")?;
-                f.write_str(&said(why))
+            Failure::Commit { transaction: Transaction { task, epoch } } => {
+                write!(f, "task {task} could not commit in time what it wrote up to epoch {epoch}")
             }
             Failure::Worker(why) => f.write_str(why),
         }

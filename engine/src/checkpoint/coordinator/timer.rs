@@ -114,7 +114,7 @@ impl Coordinator {
                     let late = self.confirmed.iter().find(|(_, confirmed)| **confirmed < epoch);
                     let task = *late.expect("a commit is awaited from somebody").0;
                     let transaction = Transaction { task, epoch };
-                    self.fail(Failure::Commit { transaction, why: None })
+                    self.fail(Failure::Commit { transaction })
                 }
                 Timer::Abort(epoch) => {
                     let uncaptured = self.uncaptured(epoch);

@@ -126,7 +126,7 @@ fn f19_a_commit_that_nobody_confirms_fails_the_job_whose_restore_repeats_it() {
         }
     }
     let transaction = Transaction { task: SINK, epoch: Epoch(1) };
-    let failure = Failure::Commit { transaction, why: None };
+    let failure = Failure::Commit { transaction };
     assert_eq!(world.verdict, Some(Effect::Fail(failure)));
     assert_eq!(world.now, announced + 40 * SECOND, "later announcements do not prolong it");
 }
