@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use overtake::connect::file::{Files, PartFiles};
 use overtake::source::paced;
 use overtake::{Config, Job};
 
-use crate::command::between;
 use crate::flights::{Due, Flight, JANUARY};
+use crate::option::{Mode, between};
 use latency::{Latencies, Measured};
 
 /// What `overtake billing` is told.
@@ -48,17 +48,6 @@ pub struct Options {
     pub input: Vec<PathBuf>,
 }
 
-/// How a barrier passes what is in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    /// It waits until what is in flight has been processed
-    Aligned,
-    /// It overtakes what is in flight, which becomes part of the checkpoint
-    Unaligned,
-    /// It waits for a while, and then overtakes
-    Adaptive,
-}
-
 /// Flights a second of a run that nobody configured, and how long it lasts.
 const DEMO_RATE: u32 = 100_000;
 const DEMO_SECONDS: u32 = 10;
@@ -82,11 +71,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let mut config = Config::default();
     config.workers = options.workers.map_or(config.workers, usize::from);
     config.schedule.interval = Duration::from_millis(u64::from(options.interval));
-    config.schedule.mode = match options.mode {
-        Mode::Aligned => overtake::Mode::Aligned,
-        Mode::Unaligned => overtake::Mode::Unaligned,
-        Mode::Adaptive => overtake::Mode::Adaptive { after: ADAPTIVE_AFTER },
-    };
+    config.schedule.mode = options.mode.with_patience(ADAPTIVE_AFTER);
     let workers = config.workers;
     let latencies = Latencies::default();
     let (of_flow, directory) = (latencies.clone(), out.clone());

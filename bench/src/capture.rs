@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use overtake::{CheckpointReport, Config, Handle, Job, Limits, Mode, Outcome, Request, Schedule};
+use overtake::{CheckpointReport, Config, Handle, Job, Limits, Outcome, Request, Schedule};
 
-use crate::billing;
-use crate::command::between;
 use crate::generator::{Generator, Tap};
 use crate::meter::allocations;
+use crate::option::{Mode, between};
 use crate::scratch::{self, Directory};
 use crate::statistics::quantile;
 
@@ -22,8 +21,8 @@ use crate::statistics::quantile;
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct Options {
     /// How a barrier passes what is in flight
-    #[arg(long, value_enum, default_value_t = billing::Mode::Unaligned)]
-    pub mode: billing::Mode,
+    #[arg(long, value_enum, default_value_t = Mode::Unaligned)]
+    pub mode: Mode,
     /// How long the slow stage is busy with a record, in microseconds
     #[arg(long, value_name = "US", default_value_t = 20, value_parser = between(0u32, 1_000_000))]
     pub busy: u32,
@@ -42,6 +41,9 @@ pub struct Options {
     pub state: Option<PathBuf>,
 }
 
+/// How long an adaptive checkpoint waits before it overtakes.
+const ADAPTIVE_AFTER: Duration = Duration::from_millis(10);
+
 /// Keys: little state.
 const KEYS: u64 = 1_000;
 
@@ -56,11 +58,7 @@ const CHECKPOINT_MAX: Duration = Duration::from_secs(120);
 pub fn run(options: Options) -> anyhow::Result<()> {
     let base = options.state.clone().unwrap_or_else(scratch::base);
     let state = Directory::new(&base)?;
-    let mode = match options.mode {
-        billing::Mode::Aligned => Mode::Aligned,
-        billing::Mode::Unaligned => Mode::Unaligned,
-        billing::Mode::Adaptive => Mode::Adaptive { after: Duration::from_millis(10) },
-    };
+    let mode = options.mode.with_patience(ADAPTIVE_AFTER);
     let interval = Duration::from_secs(86_400);
     let schedule =
         Schedule { mode, interval, timeout: CHECKPOINT_MAX, ..Config::default().schedule };

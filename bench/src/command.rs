@@ -2,9 +2,7 @@
 //! code 1.
 
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::process::ExitCode;
-use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -84,20 +82,6 @@ fn one_line(message: &str) -> String {
         |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
     let lines = message.lines().map(str::trim).take_while(|line| !is_about_usage(line));
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
-/// Reads numbers from `least` to `most`, and says that range of all others.
-pub(crate) fn between<N>(
-    least: N,
-    most: N,
-) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
-where
-    N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
-{
-    move |text| match text.parse() {
-        Ok(number) if least <= number && number <= most => Ok(number),
-        _ => Err(format!("expected a number from {least} to {most}")),
-    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use hdrhistogram::Histogram;
 use overtake::source::{Emit, Read, Source, SourceContext};
 use overtake::{BoxError, Config, Idle, Job, Waker};
 
-use crate::command::between;
 use crate::meter::process_cpu;
+use crate::option::between;
 
 /// What `overtake bench idle` is told.
 #[derive(Clone, Debug, PartialEq, Args)]

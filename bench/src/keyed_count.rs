@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
-use crate::command::between;
+use crate::option::between;
 use crate::paired::{Comparison, Plan, Side, compare};
 use crate::yardstick::{Yardstick, best_batch, ring_limit, timely_limit, tuned};
 use engine::{Checkpoints, Engine};

@@ -10,6 +10,7 @@ mod generator;
 pub mod idle;
 pub mod keyed_count;
 pub mod meter;
+pub mod option;
 pub mod paired;
 mod scratch;
 pub mod statistics;

@@ -47,4 +47,5 @@ pub use overtake_state::{
     Value,
 };
 pub use runtime::clock::Clock;
-pub use runtime::job::{Handle, Job, Report, Running};
+pub use runtime::job::Job;
+pub use runtime::running::{Handle, Report, Running};

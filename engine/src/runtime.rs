@@ -8,5 +8,6 @@ pub(crate) mod clock;
 pub(crate) mod job;
 pub(crate) mod life;
 pub(crate) mod queue;
+pub(crate) mod running;
 pub(crate) mod services;
 pub(crate) mod worker;

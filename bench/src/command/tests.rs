@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::option::Mode;
 
 fn parse(line: &str) -> Result<Arguments, String> {
     let arguments = line.split_whitespace();
@@ -21,7 +22,7 @@ fn without_a_sub_command_it_is_billing_with_the_same_defaults() {
         panic!("`billing` is not billing")
     };
     assert_eq!(billing, named);
-    assert_eq!((billing.mode, billing.interval), (billing::Mode::Unaligned, 500));
+    assert_eq!((billing.mode, billing.interval), (Mode::Unaligned, 500));
     assert_eq!((billing.state, billing.repeat, billing.rate), (None, None, None));
 }
 
@@ -39,7 +40,7 @@ fn billing_takes_the_options_of_a_job() {
             out: Some("o".into()),
             repeat: Some(3),
             workers: Some(2),
-            mode: billing::Mode::Adaptive,
+            mode: Mode::Adaptive,
             interval: 50,
             rate: Some(1000),
             input: vec![PathBuf::from("a.csv"), PathBuf::from("b.csv.gz")],
