@@ -93,8 +93,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let history = handle.history();
     drop(running);
     println!(
-        "capture: {:?}, 2 workers, a stage of {} µs a record, batches of 2,048 records of 16 bytes, \
-         credit {} on 4 channels, idle workers park, checkpoints in {}",
+        "capture: {:?}, 2 workers, a stage of {} µs a record, batches of 2,048 records of 16 \
+         bytes, credit {} on 4 channels, idle workers park, checkpoints in {}",
         options.mode,
         options.busy,
         options.credit,

@@ -1,5 +1,5 @@
-//! The records of `keyed-count` and its relatives: the generator of the yardsticks as a source, with
-//! a tap that lets it run.
+//! The records of `keyed-count` and its relatives: the generator of the yardsticks as a source,
+//! with a tap that lets it run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

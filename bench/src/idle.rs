@@ -1,7 +1,7 @@
 //! The benchmark `idle`: what a job costs that has nothing to do, and how long it takes to wake.
 //!
-//! One record at a time is pushed from another thread into a job that is parked; it carries the time
-//! of its push, and the function behind a keyed stage says when it has arrived.
+//! One record at a time is pushed from another thread into a job that is parked; it carries the
+//! time of its push, and the function behind a keyed stage says when it has arrived.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -142,6 +142,7 @@ mod simulation {
     }
 
     pub(crate) fn yield_point() {
+        // Y1: whoever calls this holds nothing that another turn could want.
         if let Some(hook) = hook() {
             hook.yield_point();
         }

@@ -29,6 +29,7 @@ pub const HASH: &str = "rapidhash-3";
 #[inline]
 pub fn hash<K: Data>(key: &K) -> u64 {
     if const { K::COPY_OPTIMIZATION.is_enabled() } {
+        // H1: these bytes are the archived ones.
         // SAFETY: `COPY_OPTIMIZATION` promises that `K` has no uninitialized bytes, and that they
         // are those of its archived form.
         let bytes =

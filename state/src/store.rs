@@ -9,7 +9,8 @@
 //!   another object.
 //! * **O2**: an object that was appended is durable when `finish` has returned, its name included;
 //!   before that it may be there in part, or not.
-//! * **O3**: repeating a put with the same bytes succeeds, so that an unknown result can be retried.
+//! * **O3**: repeating a put with the same bytes succeeds, so that an unknown result can be
+//!   retried.
 
 mod directory;
 mod memory;

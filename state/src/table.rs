@@ -1,4 +1,5 @@
-//! A hash table addressed by the stored [hash](crate::hash()): one worker's rows of one keyed table.
+//! A hash table addressed by the stored [hash](crate::hash()): one worker's rows of one keyed
+//! table.
 //!
 //! The later, paged table replaces the inside of this file; nothing of it is public.
 //!

@@ -79,6 +79,7 @@ impl<R: 'static> Inbox<R> {
             let piece = Piece { time, records: parcel.records.share(), from: 0 };
             groups[1 + from].pieces.push(piece);
         }
+        // I1: who sent it had credit for it, and gets that back when it is processed.
         self.queues[from].push_back(Batch { time, records: parcel.records });
         Some(parcel.message)
     }

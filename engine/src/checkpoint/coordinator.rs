@@ -17,9 +17,10 @@
 //! * **E5**: a checkpoint is published when all tasks have captured it, all workers' segments are
 //!   durable and all transactions that its snapshots list are prepared, and in order.
 //! * **E6**: a checkpoint is announced, and with it its commits are allowed, when its manifest is
-//!   known to be durable. A prepare that fails or hangs, a commit that fails or hangs fails the job.
-//! * **E9**: one capture is open at a time, at most [`UNDER_WAY_MAX`] checkpoints are under way, and
-//!   one that is aborted takes all later ones along; from the moment when publishing begins it
+//!   known to be durable. A prepare that fails or hangs, a commit that fails or hangs fails the
+//!   job.
+//! * **E9**: one capture is open at a time, at most [`UNDER_WAY_MAX`] checkpoints are under way,
+//!   and one that is aborted takes all later ones along; from the moment when publishing begins it
 //!   cannot be aborted. A run that is aborted together is one failure.
 //! * **K1**: whatever the job waits for has a deadline; no lost message stops it silently.
 //! * **K2**: a savepoint is never overtaken, and is triggered when nothing can make a sink dry.

@@ -141,7 +141,8 @@ impl Built {
     }
 }
 
-/// Runs what users wrote on a worker outside of a step, such as the closure that describes the flow.
+/// Runs what users wrote on a worker outside of a step, such as the closure that describes the
+/// flow.
 ///
 /// # Errors
 ///

@@ -46,7 +46,8 @@ struct Declared {
 }
 
 impl States {
-    /// The state of an operator on one of so many workers. Tables are restored as they are declared.
+    /// The state of an operator on one of so many workers. Tables are restored as they are
+    /// declared.
     pub fn new(
         operator: &str,
         worker: usize,

@@ -1,4 +1,5 @@
-//! A sink of CSV part files: one for each worker and epoch, visible when its checkpoint is complete.
+//! A sink of CSV part files: one for each worker and epoch, visible when its checkpoint is
+//! complete.
 //!
 //! # How it keeps the contract
 //!
