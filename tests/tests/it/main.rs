@@ -1,0 +1,15 @@
+//! What crosses crates: see README.md.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod bad_input;
+mod billing;
+mod crash;
+mod damage;
+mod failing;
+mod harness;
+mod kill;
+mod model;
+mod restore;
+mod rows;
+mod tidy;
