@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use overtake::{CheckpointReport, Config, Handle, Job, Limits, Outcome, Request, Schedule};
+use overtake::{CheckpointReport, Config, Handle, Job, Limits, Outcome, Schedule};
 
 use crate::generator::{Generator, Tap};
 use crate::meter::allocations;
@@ -84,7 +84,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     std::thread::sleep(Duration::from_secs(1));
     let before = allocations();
     for taken in 1..=options.checkpoints as usize {
-        handle.request(Request::Checkpoint);
+        handle.checkpoint()?;
         wait_for(&handle, taken)?;
         std::thread::sleep(Duration::from_millis(u64::from(options.gap)));
     }

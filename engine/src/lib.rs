@@ -34,7 +34,7 @@ mod sync;
 
 pub use channel::wake::Waker;
 pub use checkpoint::coordinator::{
-    CheckpointReport, CutStats, Mode, Outcome, Reason, Report as TaskReport, Request, Schedule,
+    CheckpointReport, CutStats, Mode, Outcome, Reason, Report as TaskReport, Schedule,
 };
 pub use checkpoint::gate::Cut;
 pub use checkpoint::time::Epoch;

@@ -146,3 +146,54 @@ fn a_flow_that_contradicts_itself_is_refused_before_it_runs() {
         "flow: nobody uses what comes out of \"a\": give it a sink, or leave it out"
     );
 }
+
+#[test]
+fn a_job_that_is_stopped_goes_on_where_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut last = BTreeMap::new();
+    for life in 0..2 {
+        let rows = Rows::default();
+        let out = rows.clone();
+        let running = Job::new()
+            .workers(2)
+            .state(directory.path().join("state"))
+            .start(move |flow| {
+                let out = out.clone();
+                // Slow in its first life, so that it is stopped before it has ended.
+                let rate = if life == 0 { 5_000 } else { u64::MAX };
+                let numbers = source::items((0..20_000u64).collect());
+                flow.source("numbers", source::paced(numbers, rate, |_, _| ()))
+                    .key_by(|number| number % 10)
+                    .fold("sums", |sum: &mut u64, number| *sum += number)
+                    .for_each("collect", move |row| out.lock().unwrap().push(*row));
+            })
+            .unwrap();
+        let handle = running.handle();
+        if life == 0 {
+            while handle.processed("sums") == 0 {
+                std::thread::yield_now();
+            }
+            handle.checkpoint().unwrap();
+            handle.stop();
+        }
+        let report = running.join().unwrap();
+        assert!(life == 1 || report.processed("sums") < 20_000, "it was stopped too late");
+        last.extend(last_of(&rows));
+    }
+    // The state of the second life goes on from that of the first: no record is lost or doubled.
+    let expected = (0..10u64).map(|key| (key, (0..2000).map(|i| i * 10 + key).sum()));
+    assert_eq!(last, expected.collect());
+}
+
+#[test]
+fn a_job_without_a_state_directory_says_that_it_takes_no_checkpoints() {
+    let running = Job::new()
+        .workers(1)
+        .start(|flow| {
+            flow.source("numbers", source::items(vec![1u64])).for_each("nothing", |_| ());
+        })
+        .unwrap();
+    let refused = running.handle().checkpoint().unwrap_err().to_string();
+    assert!(refused.ends_with("takes no checkpoints: give it one"), "{refused}");
+    running.join().unwrap();
+}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use overtake::{Config, Flow, Handle, Job, Outcome, Request, Running, Schedule};
+use overtake::{Config, Flow, Handle, Job, Outcome, Running, Schedule};
 
 use crate::generator::{Generator, Tap};
 use crate::meter::allocations;
@@ -131,7 +131,7 @@ fn ask(job: &Handle, told: &Receiver<bool>, window: Duration, asked: &AtomicU64)
             Ok(is_running) => wait = is_running.then_some(window / 2),
             Err(RecvTimeoutError::Timeout) => {
                 asked.fetch_add(1, Ordering::Relaxed);
-                job.request(Request::Checkpoint);
+                job.checkpoint().expect("the job was given a state directory");
                 wait = Some(window);
             }
             Err(RecvTimeoutError::Disconnected) => return,

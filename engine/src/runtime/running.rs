@@ -38,9 +38,25 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Asks for a checkpoint now, or for one more and the end.
-    pub fn request(&self, request: Request) {
-        self.life.events.push(Event::Requested(request));
+    /// Asks for a checkpoint now, whenever the next one would be due. It may fail, as any; the
+    /// history tells.
+    ///
+    /// # Errors
+    ///
+    /// If the job has no state directory.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        if !self.life.has_checkpoints() {
+            let why = "a job without a state directory takes no checkpoints: give it one";
+            return Err(Error::Flow(why.into()));
+        }
+        self.life.events.push(Event::Requested(Request::Checkpoint));
+        Ok(())
+    }
+
+    /// Asks the job to take one more checkpoint, commit what it lists, and end. Without a state
+    /// directory it ends at once. Time does not move: a later start goes on from there.
+    pub fn stop(&self) {
+        self.life.events.push(Event::Requested(Request::Stop));
     }
 
     /// Records that an operator or source has processed in this life, over all workers.
