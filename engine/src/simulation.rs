@@ -49,6 +49,7 @@ pub struct World {
     /// Prepares and commits that hang.
     hung: Vec<Job>,
     describe: Arc<dyn Fn(&mut Flow)>,
+    has_passed_over: bool,
 }
 
 /// The dataflow of one worker of a world.
@@ -74,7 +75,7 @@ impl World {
         let start = restore::prepare(store, &graph, GoBack::Refused)?;
         let targets = restore::targets(&graph);
         restore::begin(&**store, &job, &start, &targets)?;
-        let history = start.history.clone();
+        let (history, has_passed_over) = (start.history.clone(), !start.passed_over.is_empty());
         let state = State { store: store.clone(), job, start };
         let clock = Clock::Counted(micros.clone());
         let (life, coordinator) = begin(config, &graph, Some(&state), clock);
@@ -84,12 +85,27 @@ impl World {
         let writer = Writer::new(&life, store);
         let publisher = Publisher::new(&life, store, history, config.retention, targets);
         let hung = Vec::new();
-        Ok(World { life, coordinator, director, writer, publisher, publications, hung, describe })
+        Ok(World {
+            life,
+            coordinator,
+            director,
+            writer,
+            publisher,
+            publications,
+            hung,
+            describe,
+            has_passed_over,
+        })
     }
 
     /// Is the checkpoint of this epoch aborted?
     pub fn is_aborted(&self, epoch: u64) -> bool {
         self.life.is_aborted(Epoch(epoch))
+    }
+
+    /// Could a newer checkpoint than the one that it went on from not be read?
+    pub fn has_passed_over(&self) -> bool {
+        self.has_passed_over
     }
 
     /// The number of this life.
@@ -166,7 +182,10 @@ impl World {
     /// What was under way at the outside when the process died, and may still happen there.
     pub fn into_late(self) -> Vec<Late> {
         let waiting = std::iter::from_fn(|| self.life.commits.pop());
-        self.hung.into_iter().chain(waiting).map(Late).collect()
+        let jobs = self.hung.into_iter().chain(waiting).map(LateWork::Job);
+        let publisher = Some(self.publisher).filter(Publisher::is_putting);
+        let put = publisher.map(|publisher| LateWork::Put(Box::new(publisher)));
+        jobs.chain(put).map(Late).collect()
     }
 
     /// Asks the coordinator for something, as a user would.
@@ -192,14 +211,21 @@ impl World {
     }
 }
 
-/// A prepare or a commit of a dead process that arrives late.
-pub struct Late(Job);
+/// What a dead process has asked of the outside, and what arrives there late.
+pub struct Late(LateWork);
+
+enum LateWork {
+    Job(Job),
+    Put(Box<Publisher>),
+}
 
 impl Late {
     /// It arrives.
     pub fn arrive(self) {
-        let nobody = Queue::default();
-        let _ = commit::run(self.0, &nobody);
+        match self.0 {
+            LateWork::Job(job) => drop(commit::run(job, &Queue::default())),
+            LateWork::Put(mut publisher) => _ = publisher.turn(),
+        }
     }
 }
 

@@ -1,3 +1,5 @@
-//! What crosses crates: the reference that a job is compared with.
+//! What crosses crates: the reference that a job is compared with, the model, and the simulation.
 
+pub mod model;
 pub mod reference;
+pub mod simulation;

@@ -39,6 +39,18 @@ enum Step {
     Prune(Publication),
 }
 
+impl Step {
+    /// As a crash point.
+    fn name(&self) -> &'static str {
+        match self {
+            Step::Put(..) => "publish",
+            Step::Mark(_) => "mark",
+            Step::Tell(_) => "tell",
+            Step::Prune(_) => "prune",
+        }
+    }
+}
+
 /// What became of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -85,29 +97,28 @@ impl Publisher {
 
     /// Does one step.
     pub(crate) fn turn(&mut self) -> Turn {
-        let Some(step) = self.step.take() else { return Turn::Idle };
+        match &self.step {
+            None => return Turn::Idle,
+            Some(step) => sync::crash_point(step.name()),
+        }
+        let step = self.step.take().expect("looked at just above");
         let store = &*self.store;
+        let mut is_published = false;
         let (next, is_done) = match step {
-            Step::Put(publication, manifest) => {
-                sync::crash_point("publish");
-                match publish(store, &manifest) {
-                    Ok(_published) => {
-                        sync::crash_point("published");
-                        let is_late = fault(Fault::MarkLate);
-                        let next = if is_late { Step::Tell } else { Step::Mark };
-                        (Some(next(publication)), true)
-                    }
-                    Err(_) => (Some(Step::Put(publication, manifest)), false),
+            Step::Put(publication, manifest) => match publish(store, &manifest) {
+                Ok(_published) => {
+                    is_published = true;
+                    let next = if fault(Fault::MarkLate) { Step::Tell } else { Step::Mark };
+                    (Some(next(publication)), true)
                 }
-            }
+                Err(_) => (Some(Step::Put(publication, manifest)), false),
+            },
             Step::Mark(publication) => {
-                sync::crash_point("mark");
                 let is_done = write_mark(store, self.id(publication.epoch)).is_ok();
                 let next = if is_done { Step::Tell(publication) } else { Step::Mark(publication) };
                 (Some(next), is_done)
             }
             Step::Tell(publication) => {
-                sync::crash_point("tell");
                 self.life.events.push(Event::Published { epoch: publication.epoch });
                 (Some(Step::Prune(publication)), true)
             }
@@ -120,7 +131,16 @@ impl Publisher {
             }
         };
         self.step = next;
+        if is_published {
+            sync::crash_point("published");
+        }
         if is_done { Turn::Done } else { Turn::Again }
+    }
+
+    /// Is something on its way to the store, which may arrive there after the death of everybody?
+    #[cfg(feature = "simulation")]
+    pub(crate) fn is_putting(&self) -> bool {
+        matches!(self.step, Some(Step::Put(..) | Step::Mark(_)))
     }
 
     /// The job ends: sweeps once more, since what a killed process had asked for may have arrived
