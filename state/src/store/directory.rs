@@ -29,8 +29,8 @@ pub struct Directory {
     root: PathBuf,
     /// Counts the temporary files, so that two puts at a time do not meet.
     puts: AtomicU64,
-    /// Locked; closing it gives the directory free.
-    _lock: File,
+    /// Locked.
+    lock: File,
 }
 
 impl Directory {
@@ -52,7 +52,7 @@ impl Directory {
             fs::remove_file(&path).map_err(failed("delete", &path))?;
         }
         sync_folder(&root)?;
-        Ok(Directory { root, puts: AtomicU64::new(0), _lock: lock })
+        Ok(Directory { root, puts: AtomicU64::new(0), lock })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -94,6 +94,15 @@ impl Directory {
             }
             linked => linked.map_err(failed("put", path)),
         }
+    }
+}
+
+impl Drop for Directory {
+    /// Closing the file would not do: a process that another thread has just forked holds a copy
+    /// of it until it executes its program.
+    fn drop(&mut self) {
+        // If this fails, closing it does the same a little later.
+        let _ = self.lock.unlock();
     }
 }
 

@@ -57,6 +57,18 @@ fn a_directory_has_one_owner() {
     open(root.path());
 }
 
+/// Another thread started a process in the moment in which a job ended: the process had the locked
+/// file until it executed its program, and the next life of the job was refused.
+#[test]
+fn a_directory_is_free_at_once_though_a_forked_process_has_a_copy_of_its_lock() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    let forked = store.lock.try_clone().unwrap();
+    drop(store);
+    open(root.path());
+    drop(forked);
+}
+
 #[test]
 fn a_directory_with_other_files_is_refused_and_not_changed() {
     let root = tempfile::tempdir().unwrap();
