@@ -28,8 +28,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use overtake::simulation::coordinator::Request;
 use overtake::simulation::{Late, World, set_hook};
-use overtake::{CheckpointId, Cut, Error, Flow, Job, Request, RestoreError};
+use overtake::{CheckpointId, Cut, Error, Flow, Job, RestoreError};
 use overtake_state::{Memory, Store};
 
 use dice::Dice;
@@ -129,7 +130,7 @@ pub fn run_on_threads(seed: u64, options: &Options, directory: &Path) -> Vec<Str
         let running = job.start(move |flow| graph.describe(flow, &context));
         let ended = running.and_then(|running| {
             if is_stopped {
-                running.handle().request(Request::Stop);
+                running.handle().stop();
             }
             running.join()
         });
@@ -321,8 +322,9 @@ impl<'a> Lives<'a> {
         outside.unreadable.clear();
         let one_in = if self.is_well { 0 } else { self.plan.faults.read };
         let manifests = self.memory.list("manifests/").expect("without faults");
-        for manifest in manifests {
-            if !outside.dice.one_in(one_in) {
+        for (age, manifest) in manifests.into_iter().rev().enumerate() {
+            // The newest first of all: then an older one may do.
+            if !outside.dice.one_in(if age == 0 { one_in } else { 4 * one_in }) {
                 continue;
             }
             outside.count("checkpoints unreadable");

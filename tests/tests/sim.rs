@@ -86,8 +86,8 @@ fn the_same_seed_gives_the_same_run() {
 fn seeds(fault: Fault) -> impl Iterator<Item = u64> {
     use Fault::*;
     let (first, step) = match fault {
-        DryWaits | DryAlone => (1, 4),
-        Unfair | KeepVoidWrites | AbortPublishing => (2, 4),
+        PrepareHangs => (1, 4),
+        Unfair | ServedLater | DryWaits | DryAlone | KeepVoidWrites | AbortPublishing => (2, 4),
         NoMark | MarkLate | AnyMark | LifeIgnored | NewestWithAny | LifeLate | RetainByName
         | AbortOnce => (3, 4),
         _ => (0, 1),
@@ -101,8 +101,8 @@ fn every_planted_fault_is_found() {
     on_all_cores(Fault::ALL.len() as u64, |number, pool| {
         let fault = Fault::ALL[number as usize];
         plant(Some(fault));
-        let wrong = |seed: &u64| !run(*seed, &Options::default(), pool).wrong.is_empty();
-        let tried = seeds(fault).position(|seed| wrong(&seed));
+        let mut is_wrong = |seed| !run(seed, &Options::default(), pool).wrong.is_empty();
+        let tried = seeds(fault).position(&mut is_wrong);
         plant(None);
         match tried {
             Some(tried) => println!("{fault:?}: found after {} seeds", tried + 1),

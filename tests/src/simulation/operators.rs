@@ -130,12 +130,13 @@ pub(super) fn join(
     let known = table.clone();
     let of_table = move |row: &Row| {
         let before = table.insert(&row.split, row.pos + 1).unwrap_or(0);
-        let mut outside = context.shared.lock();
-        outside.processed += 1;
-        outside.note("met", [row.split, row.pos, before]);
+        context.process(row);
         if before != row.pos {
             let Row { split, pos, .. } = row;
-            outside.wrong(format!("broadcast: {pos} of {split} came when {before} was due"));
+            context
+                .shared
+                .lock()
+                .wrong(format!("broadcast: {pos} of {split} came when {before} was due"));
         }
     };
     let of_rows = move |key: &u64, row: &Row, out: &mut Output<Row>| {

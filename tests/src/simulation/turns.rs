@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use overtake::Request;
+use overtake::simulation::coordinator::Request;
 use overtake::simulation::{End, Hook, Late, SimulatedWorker, World, set_hook};
 use overtake_state::Memory;
 use timely::WorkerConfig;

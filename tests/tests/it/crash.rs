@@ -9,7 +9,7 @@ const SLOWED: &str = "--rate 30000";
 
 /// The steps of a checkpoint in their order, each with the time at which it is taken: the first
 /// ones of a life, or some way into it, where commits and prepares of several epochs overlap.
-const STEPS: [(&str, u64); 17] = [
+const STEPS: [(&str, u64); 18] = [
     ("trigger", 1),
     ("trigger", 4),
     ("cut", 9),
@@ -27,6 +27,7 @@ const STEPS: [(&str, u64); 17] = [
     ("commit", 1),
     ("commit", 4),
     ("committed", 4),
+    ("prune", 2),
 ];
 
 /// What the restart is told; the mode may change, and so may the number of workers.
