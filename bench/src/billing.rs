@@ -61,6 +61,7 @@ const JANUARY_FLIGHTS: u64 = 27_004;
 ///
 /// What makes the job impossible, in one line that names the file or the option.
 pub fn run(options: Options) -> anyhow::Result<()> {
+    let is_demo = options.state.is_none();
     let (state, out, options) = match (&options.state, &options.out) {
         (Some(state), Some(out)) => (state.clone(), out.clone(), options),
         _ => demo(options)?,
@@ -108,7 +109,10 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let path = out.join("invoices.csv");
     report::write_bill(&path, &bill)?;
     report::print(&report, &latencies, rate.is_some());
-    println!("maximum rate of this machine without files: {}", job::maximum_rate(workers)?);
+    if is_demo {
+        let rate = job::maximum_rate(workers)?;
+        println!("maximum rate of this machine without files: {rate}");
+    }
     println!("invoices: {} (each update in part-*.csv, the bill in invoices.csv)", out.display());
     report::print_bill(&bill);
     Ok(())

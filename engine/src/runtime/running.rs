@@ -215,10 +215,13 @@ impl Running {
     pub fn join(mut self) -> Result<Report, Error> {
         let outcome = self.outcome.recv();
         let clean_end = self.shut_down();
-        if let Some(why) = self.failure.lock().expect("no holder panics").take() {
-            return Err(why);
+        let failure = self.failure.lock().expect("no holder panics").take();
+        match (clean_end, failure) {
+            // Whatever failed first: who starts the job again must know that a thread is left.
+            (Err(stuck @ Error::Stuck { .. }), _) => return Err(stuck),
+            (_, Some(why)) | (Err(why), None) => return Err(why),
+            (Ok(()), None) => (),
         }
-        clean_end?;
         match outcome {
             Ok(Outcome::Finished) => Ok(Report {
                 life: self.handle.life.clone(),

@@ -74,15 +74,16 @@ fn fault(outside: &mut Outside, operation: Operation<'_>) -> Fault {
 /// Puts an object, at once or late, and tells the oracle of a manifest.
 pub(super) fn land(memory: &Memory, outside: &mut Outside, name: &str, bytes: &[u8]) {
     let is_new = memory.len(name).is_err();
-    if memory.put_new(name, bytes).is_ok() && is_new {
-        if let Some(id) = name.strip_prefix("manifests/").and_then(checkpoint) {
-            outside.stepped += 1;
-            outside.count("checkpoints complete");
-            outside.complete.insert(id);
-            // What lands late may have been pruned by then: nobody goes on from it.
-            if !outside.is_late {
-                outside.fresh.push(id);
-            }
+    if memory.put_new(name, bytes).is_ok()
+        && is_new
+        && let Some(id) = name.strip_prefix("manifests/").and_then(checkpoint)
+    {
+        outside.stepped += 1;
+        outside.count("checkpoints complete");
+        outside.complete.insert(id);
+        // What lands late may have been pruned by then: nobody goes on from it.
+        if !outside.is_late {
+            outside.fresh.push(id);
         }
     }
 }

@@ -96,10 +96,10 @@ pub(super) struct Graph {
 const STAGES_MAX: u64 = 3;
 
 impl Graph {
-    /// Draws a job; every second is the plain one.
+    /// Draws a job; every third is the plain one.
     pub(super) fn draw(dice: &mut Dice) -> Graph {
         let slow = dice.pick(&[None, None, Some(0), Some(1)]);
-        if dice.one_in(2) {
+        if dice.one_in(3) {
             let stages = vec![Stage::Bill(dice.pick(&HOLDS))];
             let sinks = Sinks::One;
             let (has_fan_in, has_relay) = (false, false);
@@ -118,9 +118,12 @@ impl Graph {
         ];
         let count = 1 + dice.below(STAGES_MAX);
         let draw = |_| left.remove(dice.below(left.len() as u64) as usize);
-        let stages = (0..count).map(draw).collect();
+        let stages: Vec<Stage> = (0..count).map(draw).collect();
         let sinks = dice.pick(&[Sinks::One, Sinks::Parity, Sinks::Both]);
         let (has_fan_in, has_relay) = (dice.one_in(3), dice.one_in(2));
+        // A relay has something to restore only if it is held up.
+        let join = stages.iter().position(|stage| stage.joins()).filter(|_| has_relay);
+        let slow = join.or(slow);
         Graph { is_plain: false, has_fan_in, has_relay, stages, sinks, slow }
     }
 
@@ -137,7 +140,7 @@ impl Graph {
         let copies = if self.stages.contains(&Stage::Twice) { 2 } else { 1 };
         let ids = (0..SPLITS).flat_map(|split| (0..records).map(move |pos| (split, pos)));
         let is_here = |row: Row| {
-            self.sinks != Sinks::Parity || (row.key % 2 == 0) == (sink == self.sinks()[0])
+            self.sinks != Sinks::Parity || row.key.is_multiple_of(2) == (sink == self.sinks()[0])
         };
         let ids = ids.filter(|(split, pos)| is_here(Row::at(*split, *pos)));
         ids.flat_map(|(split, pos)| (0..copies).map(move |copy| (split, pos, copy))).collect()

@@ -101,7 +101,7 @@ impl Books {
 
     fn look(&self, row: &Row) {
         // The two sides of an operator with two inputs, and copies, have an order of their own.
-        let lane = row.split << 2 | row.copy << 1 | row.pos % 2;
+        let lane = row.split << 2 | row.copy << 1 | (row.pos % 2);
         let before = self.last.insert(&row.key, lane, row.pos);
         if self.order.by_position && before.is_some_and(|before| before >= row.pos) {
             let Row { key, split, pos, .. } = row;
@@ -115,6 +115,7 @@ impl Books {
 type Met = (u64, u64);
 
 /// The functions of an operator that joins rows with a broadcast stream.
+#[allow(clippy::type_complexity, reason = "two functions that share state: nobody names them")]
 pub(super) fn join(
     states: &mut States,
     context: Context,

@@ -255,6 +255,7 @@ pub(super) struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
+    #[allow(clippy::too_many_arguments, reason = "all that a life is made of, at its one place")]
     pub(super) fn new(
         plan: &'a Plan,
         memory: &'a Memory,

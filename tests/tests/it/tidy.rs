@@ -85,7 +85,8 @@ fn defined(line: &str) -> Option<&str> {
     let label = rest.split("**").next()?;
     let is_label = label.len() >= 2
         && label.starts_with(|c: char| c.is_ascii_uppercase())
-        && label.ends_with(|c: char| c.is_ascii_digit());
+        && label.ends_with(|c: char| c.is_ascii_digit())
+        && label.chars().all(|c| c.is_ascii_alphanumeric());
     is_label.then_some(label)
 }
 
