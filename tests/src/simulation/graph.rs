@@ -314,8 +314,9 @@ fn add(
             let dimensions = Splits::dimensions(shared, context.dimensions, context.pauses);
             let mut dimensions = flow.source(&of("dimensions"), dimensions).fork().stream();
             if context.has_relay {
-                let by_split = |row: &Row, workers: usize| row.split as usize % workers;
-                dimensions = dimensions.exchange(&of("relay"), by_split).fork().stream();
+                // Both splits meet on one worker, so that it is held up.
+                let to = |_: &Row, workers: usize| 1 % workers;
+                dimensions = dimensions.exchange(&of("relay"), to).fork().stream();
             }
             let keyed = stream.key_by(|row: &Row| row.key);
             let joined =
