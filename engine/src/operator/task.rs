@@ -253,6 +253,7 @@ impl Task {
             let turn = Turn { limit, now, gate: &self.gate, control: &self.life.control, version };
             let done = self.logic.work(&turn)?;
             if done > 0 {
+                assert!(self.event < EVENT_MAX, "E7: a record was processed after the end");
                 self.gate.worked();
                 self.processed += done as u64;
                 done_in_pass += done;
