@@ -21,6 +21,9 @@ type Places = Vec<(usize, Row)>;
 /// Looks at the checkpoints that have become complete.
 pub(super) fn look(memory: &Memory, shared: &Shared, plan: &Plan) {
     let fresh = std::mem::take(&mut shared.lock().fresh);
+    if fresh.is_empty() {
+        return;
+    }
     let store: Arc<dyn Store> = Arc::new(memory.clone());
     for id in fresh {
         let mut outside = shared.lock();

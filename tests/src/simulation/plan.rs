@@ -162,7 +162,7 @@ impl Plan {
             records,
             dimensions: dice.pick(&[3, 10, 30]),
             pauses: dice.pick(&[0, 2, 5]),
-            turns: dice.pick(&[2, 8, 30]),
+            turns: dice.pick(&[2, 8]),
             workers: dice.one_in(3).then(|| 1 + dice.below(WORKERS_MAX) as usize),
             yields: dice.pick(&[3, 10]),
             stale: dice.pick(&[0, 2, 6, 20]),

@@ -242,6 +242,7 @@ pub(super) struct Turns<'a> {
     pub(super) crash_at: u64,
     pub(super) hook: Rc<ServiceHook>,
     pub(super) turn: u64,
+    /// How often each worker and service has its turn; 0 for who has ended.
     weights: Vec<u64>,
     is_staggered: bool,
     /// Checkpoints are aborted faster than they can be captured: all the same, rows are read.
@@ -307,10 +308,7 @@ impl<'a> Turns<'a> {
         let mut is_built = vec![false; self.workers];
         while stacks.iter().any(Option::is_some) {
             self.pass_time();
-            let weight = |i: usize| stacks.get(i).is_none_or(Option::is_some);
-            let weights: Vec<u64> =
-                self.weights.iter().enumerate().map(|(i, w)| w * u64::from(weight(i))).collect();
-            let i = self.shared.lock().dice.weighed(&weights);
+            let i = self.shared.lock().dice.weighed(&self.weights);
             if i >= self.workers {
                 self.serve(i - self.workers);
                 continue;
@@ -322,7 +320,7 @@ impl<'a> Turns<'a> {
             let result = stack.resume(act);
             run_as(None);
             if let CoroutineResult::Return(timely) = result {
-                (back[i], stacks[i]) = (Some(timely), None);
+                (back[i], stacks[i], self.weights[i]) = (Some(timely), None, 0);
             }
             self.hear(&failures);
         }
@@ -394,7 +392,7 @@ impl<'a> Turns<'a> {
 
     /// A worker has ended: by the death of its process, or by what it found wrong.
     fn hear(&mut self, failures: &Rc<RefCell<Vec<String>>>) {
-        for why in failures.borrow_mut().drain(..) {
+        for why in failures.take() {
             if why.ends_with(&format!("panicked: {DEATH}")) {
                 self.shared.lock().count("deaths inside an operator");
             } else {

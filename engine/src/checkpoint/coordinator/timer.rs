@@ -22,7 +22,8 @@ enum Timer {
 }
 
 impl Coordinator {
-    /// When the next [`Event::Tick`](super::Event::Tick) is needed, if nothing else happens before (K1).
+    /// When the next [`Event::Tick`](super::Event::Tick) is needed, if nothing else happens before
+    /// (K1).
     pub fn next_deadline(&self) -> Option<Duration> {
         self.timers().into_iter().map(|(due, _)| due).min()
     }
