@@ -149,8 +149,8 @@ fn f01_f38_an_aligned_checkpoint_outlasts_its_time_out_where_overtaking_ones_do_
 fn f08_f21_sources_that_end_at_different_times_hold_up_no_checkpoint_and_lose_no_row() {
     for mode in [Mode::Aligned, Mode::Unaligned, ADAPTIVE] {
         let rows = Rows::new(&[]);
-        // An aligned checkpoint waits for all that the channels hold before the slow stage: the long
-        // source must outlast two of them.
+        // An aligned checkpoint waits for all that the channels hold before the slow stage: the
+        // long source must outlast two of them.
         let (short, long) = ([120, 7], [240_000, 0, 3_000]);
         let start = |workers, pace| {
             rows.pace.set(pace);
