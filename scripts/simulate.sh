@@ -6,4 +6,4 @@
 # Also: --records N, of each split; --fault NAME, planted in the engine.
 set -eu
 cd "$(dirname "$0")/.."
-exec cargo run --quiet --profile simulate -p overtake-tests --bin simulate -- "$@"
+exec cargo run --quiet --profile test -p overtake-tests --bin simulate -- "$@"
