@@ -29,6 +29,9 @@ use crate::sync::{Mutex, Padded};
 struct SendLane<R> {
     ring: Producer<Parcel<R>>,
     spare: Consumer<Vec<R>>,
+    /// Buffers that came back. The one that came last is used first: it is in the caches, and while
+    /// little is under way the same few are.
+    spares: Vec<Vec<R>>,
     credit: Credit,
     receiver: Arc<Padded<Wake>>,
 }
@@ -64,8 +67,14 @@ impl<R> Sender<R> {
 
     /// An empty buffer for at least `capacity` records: one that came back, if there is one.
     pub(crate) fn buffer(&mut self, to: usize, capacity: usize) -> Vec<R> {
-        let buffer = self.lanes[to].spare.pop();
-        buffer.unwrap_or_else(|| Vec::with_capacity(capacity))
+        let lane = &mut self.lanes[to];
+        while let Some(buffer) = lane.spare.pop() {
+            // More than can be under way are left of a record that made many batches.
+            if lane.spares.len() < lane.spares.capacity() {
+                lane.spares.push(buffer);
+            }
+        }
+        lane.spares.pop().unwrap_or_else(|| Vec::with_capacity(capacity))
     }
 
     /// Lays out the records whose ticket is given to timely next.
@@ -148,7 +157,13 @@ fn connect<R>(
                     returned,
                     sender: sender.clone(),
                 });
-                SendLane { ring: ring_in, spare: spare_out, credit, receiver: receiver.clone() }
+                SendLane {
+                    ring: ring_in,
+                    spare: spare_out,
+                    spares: Vec::with_capacity(credit_limit + 2),
+                    credit,
+                    receiver: receiver.clone(),
+                }
             });
             Some(Sender { lanes: lanes.collect(), departing: None })
         })

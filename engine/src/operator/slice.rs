@@ -10,10 +10,10 @@ use crate::checkpoint::control::Control;
 use crate::checkpoint::gate::Gate;
 
 /// Records between two looks at the control word within a chunk: so many that looking is free.
-pub(crate) const LOOK_EVERY: usize = 64;
+pub(crate) const LOOK_EVERY: usize = 128;
 
 /// Records between two looks at the clock, at most: their outputs fit into a batch or two.
-const CHUNK_MAX: usize = 1024;
+const CHUNK_MAX: usize = 2048;
 
 /// A chunk of work: what a chain is asked to do before it returns.
 pub struct Turn<'a> {

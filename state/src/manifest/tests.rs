@@ -96,10 +96,10 @@ fn f2_a_manifest_without_a_segment_of_each_worker_is_refused() {
 fn another_hash_is_refused() {
     let store = Memory::new();
     let mut other = manifest(ID, vec![segment(0, 5)]);
-    other.hash = "rapidhash-4".into();
+    other.hash = "mix-rapidhash-4".into();
     published(&store, &other);
     let error = Manifest::open(&store, ID).unwrap_err().to_string();
-    assert!(error.contains("\"rapidhash-4\", not \"rapidhash-3\""), "{error}");
+    assert!(error.contains("\"mix-rapidhash-4\", not \"mix-rapidhash-3\""), "{error}");
 }
 
 #[test]
