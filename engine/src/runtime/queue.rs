@@ -42,6 +42,21 @@ impl<T> Queue<T> {
         items.pop_front()
     }
 
+    /// Waits for an item; once there is one, for `count` of them, but not longer than `patience`.
+    /// Answers what there is.
+    pub(crate) fn gather(&self, count: usize, patience: Duration) -> VecDeque<T> {
+        let mut items = self.lock();
+        if items.is_empty() {
+            items = self.arrived.wait(items).unwrap_or_else(PoisonError::into_inner);
+        }
+        if !items.is_empty() {
+            let gathered =
+                self.arrived.wait_timeout_while(items, patience, |items| items.len() < count);
+            items = gathered.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        std::mem::take(&mut items)
+    }
+
     /// Wakes whoever waits, with nothing.
     pub(crate) fn wake(&self) {
         // Under the lock, so that a service between its look and its wait is not missed.
@@ -72,5 +87,26 @@ impl<T> Queue<T> {
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<T>> {
         // A thread that panicked while it pushed left a whole queue behind.
         self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gathers_is_given_the_whole_or_what_there_is_when_patience_ends() {
+        let queue = Queue::default();
+        (0..3).for_each(|item| queue.push(item));
+        assert_eq!(queue.gather(3, Duration::from_secs(600)), [0, 1, 2]);
+        queue.push(3);
+        assert_eq!(queue.gather(3, Duration::from_millis(1)), [3]);
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| queue.gather(2, Duration::from_secs(600)));
+            queue.push(4);
+            queue.push(5);
+            let gathered = late.join().expect("it does not panic");
+            assert_eq!(gathered, [4, 5]);
+        });
     }
 }

@@ -24,6 +24,10 @@ const COMMIT_THREADS: usize = 2;
 /// How long a step that failed waits before it is tried again: a commit, a manifest.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
+/// How long the writer waits for the other snapshots of a checkpoint. Where every core has a worker,
+/// it would take the core from one that is about to capture, for as long as the scheduler's slice.
+const GATHER_FOR: Duration = Duration::from_millis(2);
+
 /// Tells all services of a life to end.
 #[derive(Default)]
 pub(crate) struct Closing {
@@ -82,8 +86,12 @@ pub(crate) fn direct(mut director: Director) -> Outcome {
 }
 
 pub(crate) fn write(mut writer: Writer, life: &Life, closing: &Closing) {
+    let of_a_checkpoint = life.workers * life.tasks.len();
     while !closing.is_told() {
-        if let Some(snapshot) = life.snapshots.pop_within(None) {
+        for snapshot in life.snapshots.gather(of_a_checkpoint, GATHER_FOR) {
+            if closing.is_told() {
+                return;
+            }
             writer.turn(snapshot);
         }
     }
