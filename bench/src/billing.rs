@@ -7,6 +7,7 @@ mod latency;
 mod report;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,6 +17,7 @@ use overtake::source::paced;
 use overtake::{Config, Job};
 
 use crate::flights::{Due, Flight, JANUARY};
+use crate::interrupt::{self, INTERRUPTED};
 use crate::option::{Mode, between};
 use latency::{Latencies, Measured};
 
@@ -55,12 +57,12 @@ const DEMO_SECONDS: u32 = 10;
 /// January has so many flights.
 const JANUARY_FLIGHTS: u64 = 27_004;
 
-/// Runs the job.
+/// Runs the job, to its end or to an interruption: the exit code tells which.
 ///
 /// # Errors
 ///
 /// What makes the job impossible, in one line that names the file or the option.
-pub fn run(options: Options) -> anyhow::Result<()> {
+pub fn run(options: Options) -> anyhow::Result<ExitCode> {
     let is_demo = options.state.is_none();
     let (state, out, options) = match (&options.state, &options.out) {
         (Some(state), Some(out)) => (state.clone(), out.clone(), options),
@@ -103,8 +105,17 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     if let Some(checkpoint) = running.handle().restored() {
         println!("going on from checkpoint {checkpoint} in {}", state.display());
     }
+    interrupt::stops(running.handle())?;
     let total = options.input.is_empty().then(|| JANUARY_FLIGHTS * u64::from(repeat));
     let report = report::watch(running, total)?;
+    if !report.has_ended() {
+        let flights = report.processed("invoices");
+        let state = state.display();
+        eprintln!(
+            "stopped after {flights} flights of this life; start it again on {state} to go on"
+        );
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     let bill = report::bill(&out)?;
     let path = out.join("invoices.csv");
     report::write_bill(&path, &bill)?;
@@ -115,7 +126,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     }
     println!("invoices: {} (each update in part-*.csv, the bill in invoices.csv)", out.display());
     report::print_bill(&bill);
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// How long an adaptive checkpoint waits before it overtakes.

@@ -54,7 +54,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Benchmark::KeyedCount(options) => keyed_count::run(options),
                 Benchmark::Capture(options) => capture::run(options),
                 Benchmark::Idle(options) => idle::run(options),
-            },
+            }
+            .map(|()| ExitCode::SUCCESS),
         },
         // Help and version come as errors that are none.
         Err(help) if !help.use_stderr() => {
@@ -67,7 +68,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {}", one_line(&format!("{error:#}")));
             ExitCode::FAILURE

@@ -8,6 +8,7 @@ pub mod command;
 pub mod flights;
 mod generator;
 pub mod idle;
+mod interrupt;
 pub mod keyed_count;
 pub mod meter;
 pub mod option;

@@ -449,6 +449,16 @@ impl Coordinator {
         self.confirmed.values().copied().min().unwrap_or(Epoch::MAX)
     }
 
+    /// Is everything processed and committed, or, where nothing commits, processed?
+    pub(crate) fn is_complete(&self) -> bool {
+        if self.config.schedule.is_none() {
+            return self.have_ended();
+        }
+        let is_published = |c: &&CheckpointReport| matches!(c.outcome, Outcome::Published { .. });
+        let last = self.history().filter(is_published).last();
+        last.is_some_and(|report| report.tasks.values().all(|task| task.has_ended))
+    }
+
     fn have_ended(&self) -> bool {
         self.ended.len() == self.config.tasks
     }

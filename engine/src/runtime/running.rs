@@ -230,6 +230,7 @@ impl Running {
                 restored: self.handle.restored,
                 passed_over: std::mem::take(&mut self.handle.passed_over),
                 history: self.handle.history(),
+                has_ended: self.handle.coordinator.lock().expect("no holder panics").is_complete(),
             }),
             Ok(Outcome::Failed(failure)) => Err(Error::Failed(self.explain(failure))),
             Err(_) => Err(Error::Failed("the director of checkpoints panicked".into())),
@@ -340,9 +341,16 @@ pub struct Report {
     pub passed_over: Vec<(CheckpointId, String)>,
     /// Its checkpoints, oldest first.
     pub history: Vec<CheckpointReport>,
+    has_ended: bool,
 }
 
 impl Report {
+    /// Has all input been processed, and everything that it made been committed? If not, the job
+    /// was stopped, and another life goes on.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// Records that an operator or source has processed in this life, over all workers.
     pub fn processed(&self, operator: &str) -> u64 {
         processed(&self.life, operator)

@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod failing;
 mod harness;
+mod interrupt;
 mod kill;
 mod model;
 mod restore;
