@@ -2,10 +2,10 @@
 //! is stored, since tables are addressed by it.
 //!
 //! Over the archived bytes of the key: up to eight of them are one number, and rapidhash's mixing
-//! step and a shift are applied to it; more are hashed by rapidhash V3 (its published C++ form, seed
-//! 0). A record of a keyed stream is hashed twice, by its sender and by its receiver's table, and
-//! most keys are numbers: the whole of rapidhash made a keyed count by 64-bit keys a fifth slower.
-//! FORMAT.md has test vectors, also in the tests below.
+//! step and a shift are applied to it; more are hashed by rapidhash V3 (its published C++ form,
+//! seed 0). A record of a keyed stream is hashed twice, by its sender and by its receiver's table,
+//! and most keys are numbers: the whole of rapidhash made a keyed count by 64-bit keys a fifth
+//! slower. FORMAT.md has test vectors, also in the tests below.
 //!
 //! # Invariants
 //!

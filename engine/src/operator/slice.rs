@@ -10,7 +10,7 @@ use crate::checkpoint::control::Control;
 use crate::checkpoint::gate::Gate;
 
 /// Records between two looks at the control word within a chunk: so many that looking is free.
-pub(crate) const LOOK_EVERY: usize = 128;
+pub(crate) const LOOK_EVERY: usize = 64;
 
 /// Records between two looks at the clock, at most: their outputs fit into a batch or two.
 const CHUNK_MAX: usize = 2048;
@@ -28,10 +28,10 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Has something been raised that the task has not seen?
+    /// After so many records of the chunk: has something been raised that the task has not seen?
     #[inline]
-    pub(crate) fn is_interrupted(&self) -> bool {
-        self.control.version() != self.version
+    pub(crate) fn is_interrupted(&self, done: usize) -> bool {
+        done.is_multiple_of(LOOK_EVERY) && self.control.version() != self.version
     }
 }
 

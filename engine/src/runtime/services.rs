@@ -24,8 +24,8 @@ const COMMIT_THREADS: usize = 2;
 /// How long a step that failed waits before it is tried again: a commit, a manifest.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// How long the writer waits for the other snapshots of a checkpoint. Where every core has a worker,
-/// it would take the core from one that is about to capture, for as long as the scheduler's slice.
+/// How long the writer waits for the other snapshots of a checkpoint. Where every core has a
+/// worker, it would take the core from one that has yet to capture, for a scheduler's slice.
 const GATHER_FOR: Duration = Duration::from_millis(2);
 
 /// Tells all services of a life to end.

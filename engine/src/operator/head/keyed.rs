@@ -49,8 +49,7 @@ impl<R: 'static, O: Operator<R>> Head for Single<R, O> {
         for some in records.chunks(step) {
             self.operator.process(some, out);
             done += some.len();
-            if (step == 1 && out.is_blocked()) || (done % LOOK_EVERY == 0 && turn.is_interrupted())
-            {
+            if (step == 1 && out.is_blocked()) || turn.is_interrupted(done) {
                 break;
             }
         }

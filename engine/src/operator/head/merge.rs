@@ -35,7 +35,7 @@ impl<R: Clone + 'static> Head for Merge<R> {
             for record in records.iter().take(turn.limit) {
                 out.emit(record.clone());
                 done += 1;
-                if out.is_blocked() {
+                if out.is_blocked() || turn.is_interrupted(done) {
                     break;
                 }
             }

@@ -77,7 +77,7 @@ where
             (self.functions.left)(record, &mut self.output);
             self.output.drain_into(out);
             done += 1;
-            if out.is_blocked() {
+            if out.is_blocked() || turn.is_interrupted(done) {
                 break;
             }
         }
@@ -108,7 +108,7 @@ where
                 }
             }
             done += 1;
-            if out.is_blocked() {
+            if out.is_blocked() || turn.is_interrupted(done) {
                 break;
             }
         }
@@ -126,6 +126,9 @@ where
             (self.functions.right)(&key, &record, &mut self.output);
             self.output.drain_into(out);
             done += 1;
+            if turn.is_interrupted(done) {
+                break;
+            }
         }
         done
     }
