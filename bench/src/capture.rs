@@ -12,7 +12,7 @@ use clap::Args;
 use overtake::{CheckpointReport, Config, Handle, Job, Limits, Outcome, Schedule};
 
 use crate::generator::{Generator, Tap};
-use crate::meter::allocations;
+use crate::meter::{allocations, uncounted};
 use crate::option::{Mode, between};
 use crate::scratch::{self, Directory};
 use crate::statistics::quantile;
@@ -49,6 +49,9 @@ const KEYS: u64 = 1_000;
 
 /// A capture counts as one with much in flight from here on.
 const MUCH_MIB: f64 = 8.0;
+
+/// A full batch.
+const BATCH_BYTES: f64 = 32_768.0;
 
 /// How long one checkpoint may take before the measurement gives up.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(120);
@@ -109,7 +112,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
 
 fn wait_for(handle: &Handle, checkpoints: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + CHECKPOINT_MAX;
-    while handle.history().len() < checkpoints {
+    // The history is copied for who looks at it.
+    while uncounted(|| handle.history().len()) < checkpoints {
         anyhow::ensure!(Instant::now() < deadline, "checkpoint {checkpoints} did not end in time");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -139,8 +143,11 @@ fn print(history: &[CheckpointReport], allocations: u64) {
     println!("  durable {} ms", row(&durable));
     println!("  pause of a worker {} µs of CPU time", row(&|c| c.pause().as_secs_f64() * 1e6));
     println!("  in flight {} MiB, {MUCH_MIB} or more in {much} of them", row(&in_flight));
+    let per_checkpoint = allocations as f64 / history.len().max(1) as f64;
+    let batches: f64 = complete.iter().map(|c| c.in_flight_bytes() as f64 / BATCH_BYTES).sum();
+    let per_batch = per_checkpoint * complete.len() as f64 / batches;
     println!(
-        "  {} allocations per checkpoint, all threads",
-        allocations / history.len().max(1) as u64
+        "  {per_checkpoint:.0} allocations per checkpoint, {per_batch:.1} for each 32 KiB in \
+         flight, of all threads"
     );
 }

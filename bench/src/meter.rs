@@ -9,7 +9,7 @@ mod cpu;
 
 use std::time::Instant;
 
-pub use allocator::{Counting, allocations, live_bytes};
+pub use allocator::{Counting, allocations, live_bytes, uncounted};
 pub use cpu::{process_cpu, thread_cpu};
 
 use self::cpu::Machine;

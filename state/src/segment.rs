@@ -21,6 +21,8 @@ mod reader;
 mod rows;
 mod writer;
 
+use std::sync::Arc;
+
 pub(crate) use flight::read_flight;
 pub use flight::{Flight, FlightHead, Place, write_flight};
 pub use reader::Segment;
@@ -34,9 +36,9 @@ use crate::lives::CheckpointId;
 #[derive(Clone, Debug, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct FrameHead {
     /// The operator.
-    pub operator: String,
+    pub operator: Arc<str>,
     /// The table, or the edge.
-    pub name: String,
+    pub name: Arc<str>,
     /// What the payload holds.
     pub content: Content,
 }

@@ -21,14 +21,23 @@ static COUNTS: [Counts; CELLS] = [const { Counts::new() }; CELLS];
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// This thread's cell. Neither initialised lazily nor dropped: an allocator may use it at any
-    /// moment.
+    /// This thread's cell, and whether it counts. Neither initialised lazily nor dropped: an
+    /// allocator may use them at any moment.
     static CELL: Cell<Option<usize>> = const { Cell::new(None) };
+    static IS_COUNTED: Cell<bool> = const { Cell::new(true) };
 }
 
 /// How often this process has allocated or grown memory, if [`Counting`] is its allocator.
 pub fn allocations() -> u64 {
     COUNTS.iter().map(|counts| counts.allocations.load(Relaxed)).sum()
+}
+
+/// Runs what belongs to the measurement: allocations of this thread meanwhile are not counted.
+pub fn uncounted<T>(run: impl FnOnce() -> T) -> T {
+    IS_COUNTED.set(false);
+    let result = run();
+    IS_COUNTED.set(true);
+    result
 }
 
 /// How many bytes are allocated and not yet freed, if [`Counting`] is this process's allocator.
@@ -58,12 +67,14 @@ fn count(allocations: u64, grown: i64) {
         CELL.set(Some(cell));
         cell
     });
-    COUNTS[cell].allocations.fetch_add(allocations, Relaxed);
+    if IS_COUNTED.get() {
+        COUNTS[cell].allocations.fetch_add(allocations, Relaxed);
+    }
     COUNTS[cell].live_bytes.fetch_add(grown, Relaxed);
 }
 
 // SAFETY: by A1 this is mimalloc, and keeps its promises. `count` neither allocates nor unwinds:
-// its thread-local value needs no initialiser and no destructor, and the cell is below the number
+// its thread-local values need no initialiser and no destructor, and the cell is below the number
 // of cells.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -16,6 +16,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use overtake_state::{Data, Place};
 use timely::dataflow::channels::Message;
@@ -30,8 +31,8 @@ use crate::sync::{Fault, fault};
 
 /// The inbox of one edge on one worker.
 pub(crate) struct Inbox<R> {
-    operator: String,
-    edge: String,
+    operator: Arc<str>,
+    edge: Arc<str>,
     restored: VecDeque<Batch<R>>,
     queues: Vec<VecDeque<Batch<R>>>,
     receiver: Receiver<R>,
@@ -57,8 +58,8 @@ impl<R: 'static> Inbox<R> {
         restored: VecDeque<Batch<R>>,
     ) -> Inbox<R> {
         Inbox {
-            operator: operator.to_owned(),
-            edge: edge.to_owned(),
+            operator: operator.into(),
+            edge: edge.into(),
             restored,
             queues: (0..receiver.senders()).map(|_| VecDeque::new()).collect(),
             receiver,

@@ -17,6 +17,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use overtake_state::{Data, Place};
 use timely::container::NoopBuilder;
@@ -30,8 +31,8 @@ use crate::checkpoint::time::Time;
 
 /// The outbox of one edge on one worker.
 pub(crate) struct Outbox<R> {
-    operator: String,
-    edge: String,
+    operator: Arc<str>,
+    edge: Arc<str>,
     /// timely's side of the port, and the right to send at the task's own time.
     output: OutputBuilder<Time, NoopBuilder<Ticket>>,
     capability: Option<Capability<Time>>,
@@ -55,8 +56,8 @@ impl<R> Outbox<R> {
     ) -> Outbox<R> {
         let targets = sender.borrow().targets();
         Outbox {
-            operator: operator.to_owned(),
-            edge: edge.to_owned(),
+            operator: operator.into(),
+            edge: edge.into(),
             output,
             capability: None,
             open: (0..targets).map(|_| Vec::with_capacity(capacity)).collect(),

@@ -1,5 +1,7 @@
 //! In-flight data on its way from a worker to a segment, with its record type forgotten.
 
+use std::sync::Arc;
+
 use overtake_state::{Data, FlightHead, Place, SegmentWriter, WriteError, write_flight};
 
 use crate::channel::batch::Piece;
@@ -19,10 +21,14 @@ pub struct Flights {
 }
 
 impl Flights {
-    pub(crate) fn new<R: Data>(operator: &str, edge: &str, groups: Vec<Group<R>>) -> Flights {
+    pub(crate) fn new<R: Data>(
+        operator: &Arc<str>,
+        edge: &Arc<str>,
+        groups: Vec<Group<R>>,
+    ) -> Flights {
         let pieces = groups.iter().flat_map(|group| &group.pieces);
         let records: u64 = pieces.map(|piece| piece.as_slice().len() as u64).sum();
-        let (operator, edge) = (operator.to_owned(), edge.to_owned());
+        let (operator, edge) = (operator.clone(), edge.clone());
         let write = move |segment: &mut SegmentWriter| {
             for group in groups {
                 for piece in group.pieces.iter().filter(|piece| !piece.as_slice().is_empty()) {

@@ -1,5 +1,7 @@
 //! Batches in flight, in segments: what an unaligned snapshot captures.
 
+use std::sync::Arc;
+
 use rkyv::{Archive, Deserialize, Serialize};
 
 use super::{Content, Frame, FrameHead, Segment, SegmentWriter};
@@ -29,9 +31,9 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlightHead {
     /// The operator that captured it: the receiver, or the sender if it was in an outbox.
-    pub operator: String,
+    pub operator: Arc<str>,
     /// The edge.
-    pub edge: String,
+    pub edge: Arc<str>,
     /// Where it was.
     pub place: Place,
     /// The epoch that it was sent in.

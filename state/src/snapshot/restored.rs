@@ -56,7 +56,7 @@ impl Restored {
         name: &'a str,
     ) -> impl Iterator<Item = &'a Frame> {
         let frames = self.segments[worker].frames().iter();
-        frames.filter(move |frame| frame.head.operator == operator && frame.head.name == name)
+        frames.filter(move |frame| *frame.head.operator == *operator && *frame.head.name == *name)
     }
 
     /// The batches in flight that one of the old workers captured at one place, in their order.
@@ -111,8 +111,8 @@ impl Restored {
         }
         for frame in self.segments.iter().flat_map(Segment::frames) {
             let is_flight = matches!(frame.head.content, Content::Flight { .. });
-            if is_flight && frame.records > 0 && !edges.contains(&frame.head.name.as_str()) {
-                return Err(RestoreError::EdgeGone { edge: frame.head.name.clone() });
+            if is_flight && frame.records > 0 && !edges.contains(&&*frame.head.name) {
+                return Err(RestoreError::EdgeGone { edge: frame.head.name.to_string() });
             }
         }
         Ok(())

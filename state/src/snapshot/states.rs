@@ -286,7 +286,7 @@ impl States {
     }
 
     fn head(&self, name: &str, content: Content) -> FrameHead {
-        FrameHead { operator: self.operator.clone(), name: name.into(), content }
+        FrameHead { operator: self.operator.as_str().into(), name: name.into(), content }
     }
 }
 
@@ -313,6 +313,7 @@ impl Pieces {
             let piece = owner(hash(&key), of).checked_sub(first);
             let Some(piece) = piece.and_then(|piece| pieces.get_mut(piece)) else {
                 let FrameHead { operator, name: table, .. } = self.head;
+                let (operator, table) = (operator.to_string(), table.to_string());
                 return Err(WriteError::ForeignKey { operator, table, worker: self.worker });
             };
             piece.0.push(key);
