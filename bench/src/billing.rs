@@ -8,11 +8,13 @@ mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Args;
-use overtake::connect::file::{Files, PartFiles};
+use clap::{Args, ValueEnum};
+use overtake::connect::file::{self, BadRecord, Files, PartFiles};
 use overtake::source::paced;
 use overtake::{Config, Job};
 
@@ -45,10 +47,29 @@ pub struct Options {
     /// Read at most so many flights a second [default: as many as there are]
     #[arg(long, value_name = "N", value_parser = between(1u32, u32::MAX))]
     pub rate: Option<u32>,
+    /// What happens to a row that is no flight
+    #[arg(long, value_enum, default_value_t = BadRecords::Stop)]
+    pub bad_records: BadRecords,
     /// Files of flights: CSV, plain or compressed [default: January 2013]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub input: Vec<PathBuf>,
 }
+
+/// What happens to a row that is no flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BadRecords {
+    /// The job stops, and says where it is and what is wrong with it
+    Stop,
+    /// It is left out, and counted
+    Skip,
+    /// It is left out; where it is and what is wrong with it goes to part files in `bad-records`
+    /// below the directory of the invoices
+    Side,
+}
+
+/// The operator behind the side output, and the directory that it writes.
+const BAD_RECORDS: &str = "bad_records";
+const BAD_RECORDS_DIRECTORY: &str = "bad-records";
 
 /// Flights a second of a run that nobody configured, and how long it lasts.
 const DEMO_RATE: u32 = 100_000;
@@ -78,7 +99,9 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
     let workers = config.workers;
     let latencies = Latencies::default();
     let (of_flow, directory) = (latencies.clone(), out.clone());
-    let rate = options.rate;
+    let (rate, bad_records) = (options.rate, options.bad_records);
+    let left_out = Arc::new(AtomicU64::new(0));
+    let of_split = left_out.clone();
     let job = Job::new()
         .config(config)
         .state(&state)
@@ -86,16 +109,32 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
         .identity("--repeat", repeat.to_string());
     let running = job.start(move |flow| {
         let invoices = Measured::new(PartFiles::csv(directory.clone()), &of_flow);
-        let flights = Files::csv(inputs.clone());
+        let flights = Files::<Flight>::csv(inputs.clone());
         let flights = flights.repeat(usize::from(repeat), |flight: &mut Flight, years| {
             // At most 1,000 repetitions: the option says so.
             *flight = flight.later(years as u16);
         });
+        let flights = flights.bad_records(match bad_records {
+            BadRecords::Stop => file::BadRecords::Stop,
+            BadRecords::Skip | BadRecords::Side => file::BadRecords::Emit,
+        });
         // Without a rate every flight is due at once.
         let rate = rate.map_or(u64::MAX, u64::from);
-        let flights = paced(flights, rate, |flight: &mut Flight, due| {
-            flight.due = Due::at(due);
+        let flights = paced(flights, rate, |row: &mut Result<Flight, BadRecord>, due| {
+            if let Ok(flight) = row {
+                flight.due = Due::at(due);
+            }
         });
+        let (flights, bad) = flow.source("flights", flights).split({
+            let left_out = of_split.clone();
+            move |row| row.inspect_err(|_| _ = left_out.fetch_add(1, Ordering::Relaxed))
+        });
+        match bad_records {
+            BadRecords::Side => {
+                bad.sink(BAD_RECORDS, PartFiles::csv(directory.join(BAD_RECORDS_DIRECTORY)))
+            }
+            BadRecords::Stop | BadRecords::Skip => bad.for_each(BAD_RECORDS, |_| ()),
+        }
         job::billing(flow, flights, invoices);
     })?;
     latencies.start(running.handle().clock());
@@ -115,6 +154,10 @@ pub fn run(options: Options) -> anyhow::Result<ExitCode> {
             "stopped after {flights} flights of this life; start it again on {state} to go on"
         );
         return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let left_out = left_out.load(Ordering::Relaxed);
+    if left_out > 0 {
+        println!("rows that are no flights, left out in this life: {left_out}");
     }
     let bill = report::bill(&out)?;
     let path = out.join("invoices.csv");

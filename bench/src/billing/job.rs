@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use overtake::connect::file::Files;
 use overtake::flow::keyed::Hold;
+use overtake::flow::stream::{Origin, Stream, Transform};
 use overtake::sink::Sink;
 use overtake::source::{Emit, Read, Source, SourceContext};
 use overtake::{BoxError, Flow, Job, Output};
@@ -26,14 +27,15 @@ struct Aircraft {
     carrier: Carrier,
 }
 
-/// Bills the flights of a source into a sink.
-pub fn billing<S, K>(flow: &mut Flow, flights: S, invoices: K)
+/// Bills flights into a sink.
+pub fn billing<O, T, K>(flow: &mut Flow, flights: Stream<O, T>, invoices: K)
 where
-    S: Source<Record = Flight>,
+    O: Origin,
+    T: Transform<O::Record, Out = Flight>,
     K: Sink<Record = Invoice>,
 {
     let planes = flow.source("planes", Files::<Plane>::csv([PLANES]));
-    flow.source("flights", flights)
+    flights
         .key_by(|flight| Aircraft { tail: flight.tail, carrier: flight.carrier })
         .process_with_broadcast("charges", planes, Hold::UntilEnd, |states| {
             let seats = states.broadcast::<Tail, u32>("seats")?;
@@ -75,7 +77,8 @@ pub fn maximum_rate(workers: usize) -> anyhow::Result<String> {
     let of_flow = is_over.clone();
     let running = Job::new().workers(workers).start(move |flow| {
         let source = Replay { flights: flights.clone(), is_over: of_flow.clone(), next: None };
-        billing(flow, source, Nowhere);
+        let flights = flow.source("flights", source);
+        billing(flow, flights, Nowhere);
     })?;
     // The tables fill first.
     let handle = running.handle();

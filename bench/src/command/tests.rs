@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::billing::BadRecords;
 use crate::option::Mode;
 
 fn parse(line: &str) -> Result<Arguments, String> {
@@ -29,7 +30,7 @@ fn without_a_sub_command_it_is_billing_with_the_same_defaults() {
 #[test]
 fn billing_takes_the_options_of_a_job() {
     let line = "overtake billing --state s --out o --repeat 3 --workers 2 --mode adaptive \
-                --interval 50 --rate 1000 --input a.csv b.csv.gz";
+                --interval 50 --rate 1000 --bad-records skip --input a.csv b.csv.gz";
     let Some(Command::Billing(options)) = parse(line).unwrap().command else {
         panic!("`billing` is not billing")
     };
@@ -43,6 +44,7 @@ fn billing_takes_the_options_of_a_job() {
             mode: Mode::Adaptive,
             interval: 50,
             rate: Some(1000),
+            bad_records: BadRecords::Skip,
             input: vec![PathBuf::from("a.csv"), PathBuf::from("b.csv.gz")],
         }
     );

@@ -455,7 +455,7 @@ impl Coordinator {
             return self.have_ended();
         }
         let is_published = |c: &&CheckpointReport| matches!(c.outcome, Outcome::Published { .. });
-        let last = self.history().filter(is_published).last();
+        let last = self.history().rfind(is_published);
         last.is_some_and(|report| report.tasks.values().all(|task| task.has_ended))
     }
 

@@ -21,6 +21,6 @@ mod read_ahead;
 mod sink;
 mod source;
 
-pub use error::{ReadError, WriteError};
+pub use error::{BadRecord, ReadError, WriteError};
 pub use sink::PartFiles;
-pub use source::{Files, Position};
+pub use source::{BadRecords, Files, Position};

@@ -18,7 +18,8 @@ use crate::operator::head::merge::Merge;
 use crate::operator::tail::branch::{AnyBranch, Chained, Fork, Split};
 use crate::operator::tail::sink::Sinking;
 use crate::operator::tail::{Send, Tail};
-use crate::operator::transform::{Filter, FlatMap, Identity, Map, Transform};
+pub use crate::operator::transform::Transform;
+use crate::operator::transform::{Filter, FlatMap, Identity, Map};
 use crate::sink::{Callback, Sink, SinkContext, Target};
 
 /// Records on their way: from where a chain begins, through the transforms that are fused so far.

@@ -96,7 +96,7 @@ fn flights(restored: &Restored) -> Result<Flights, RestoreError> {
             if let Content::Flight { place, .. } = frame.head.content {
                 let rows = decode_vec::<Row>(&segment.payload(frame)?);
                 let rows = rows.expect("every edge carries rows");
-                flights.push((worker, frame.head.name.clone(), place, rows));
+                flights.push((worker, frame.head.name.to_string(), place, rows));
             }
         }
     }

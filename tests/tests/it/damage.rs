@@ -62,7 +62,10 @@ fn go_on(place: &Place, workers: usize) -> Result<Report, Error> {
     let out = place.out();
     let job = Job::new().workers(workers).state(place.state());
     let job = job.identity("--input", JANUARY).identity("--repeat", "1");
-    job.run(move |flow| billing(flow, Files::csv([JANUARY]), PartFiles::csv(out.clone())))
+    job.run(move |flow| {
+        let flights = flow.source("flights", Files::csv([JANUARY]));
+        billing(flow, flights, PartFiles::csv(out.clone()));
+    })
 }
 
 /// A job that died at these steps, one life after the other.

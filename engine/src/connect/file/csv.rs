@@ -27,6 +27,7 @@ pub(super) struct CsvRows {
     skipped: Position,
     columns: Columns,
     row: StringRecord,
+    scout: Option<Box<Scout>>,
 }
 
 impl CsvRows {
@@ -43,6 +44,7 @@ impl CsvRows {
             skipped: Position::default(),
             columns: Columns::default(),
             row: StringRecord::new(),
+            scout: None,
         };
         if !rows.read_row()? {
             let reason = "the file is empty, a header line was expected";
@@ -103,7 +105,7 @@ impl CsvRows {
     }
 
     /// No row could be made of what follows `start`.
-    fn unread(&self, start: Position, error: csv::ErrorKind) -> ReadError {
+    fn unread(&mut self, start: Position, error: csv::ErrorKind) -> ReadError {
         let (column, reason) = match error {
             csv::ErrorKind::Io(reason) => {
                 return ReadError::Broken { path: self.path.clone(), line: start.line + 1, reason };
@@ -120,7 +122,7 @@ impl CsvRows {
         self.malformed(start, RowError::field(column, reason))
     }
 
-    fn malformed(&self, start: Position, error: RowError) -> ReadError {
+    fn malformed(&mut self, start: Position, error: RowError) -> ReadError {
         let line = if error.is_of_header() { 1 } else { self.first_line(start) };
         let (column, reason) = self.columns.locate(error);
         ReadError::malformed(&self.path, line, column, &reason)
@@ -128,21 +130,39 @@ impl CsvRows {
 
     /// The line of the row that follows `start`. Between the two there may be the rest of a line
     /// end, and empty lines.
-    fn first_line(&self, start: Position) -> u64 {
+    fn first_line(&mut self, start: Position) -> u64 {
         let mut line = start.line + 1;
-        let Ok(mut input) = Input::open(&self.path, &self.abandoned) else { return line };
-        if input.skip(0, start.offset).is_err() {
+        let scout = match self.scout.take() {
+            Some(scout) => Ok(scout),
+            None => {
+                Input::open(&self.path, &self.abandoned).map(|input| Scout { input, at: 0 }.into())
+            }
+        };
+        // What cannot be read a second time was read a first time all the same.
+        let Ok(mut scout) = scout else { return line };
+        let is_there = |reached: std::io::Result<u64>| reached.is_ok_and(|at| at == start.offset);
+        if !is_there(scout.input.skip(scout.at, start.offset)) {
             return line;
         }
-        for byte in std::io::BufReader::new(input).bytes() {
-            match byte {
-                Ok(b'\n') => line += 1,
-                Ok(b'\r') => {}
+        scout.at = start.offset;
+        let mut byte = [0];
+        while let Ok(1) = scout.input.read(&mut byte) {
+            scout.at += 1;
+            match byte[0] {
+                b'\n' => line += 1,
+                b'\r' => {}
                 _ => break,
             }
         }
+        self.scout = Some(scout);
         line
     }
+}
+
+/// Reads the file once more, up to the malformed rows, for their lines: all of them in one go.
+struct Scout {
+    input: Input,
+    at: u64,
 }
 
 fn reader(header: Vec<u8>, input: Input) -> Reader<Chain<Cursor<Vec<u8>>, Input>> {

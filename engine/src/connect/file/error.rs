@@ -62,6 +62,52 @@ pub enum ReadError {
     },
 }
 
+/// A row that is no record, of a source that [emits](super::BadRecords::Emit) such.
+#[derive(
+    Clone,
+    Debug,
+    PartialEq,
+    Eq,
+    rkyv::Archive,
+    rkyv::Serialize,
+    rkyv::Deserialize,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+pub struct BadRecord {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; of a row with several lines the first.
+    pub line: u64,
+    /// Where in the line: the number of a field, and its name if the header has one; of a line of
+    /// JSON the number of a byte.
+    pub column: String,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl BadRecord {
+    /// What is wrong with one row only; all else goes on being an error.
+    pub(super) fn of(error: ReadError) -> Result<BadRecord, ReadError> {
+        match error {
+            ReadError::Malformed { path, line, column, reason }
+                if !matches!(column, Column::Missing(_)) =>
+            {
+                let (file, column) = (path.display().to_string(), column.to_string());
+                Ok(BadRecord { file, line, column, reason })
+            }
+            other => Err(other),
+        }
+    }
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BadRecord { file, line, column, reason } = self;
+        write!(f, "{file:?}, line {line}, column {column}: {reason}")
+    }
+}
+
 /// Where in a line something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {

@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 use super::csv::CsvRows;
 use super::error::ReadError;
 use super::json::JsonLines;
-use super::source::{Adapt, Format, Position};
+use super::source::{Adapt, Format, Keep, Position};
 use crate::Waker;
 
 /// How many parsed chunks may wait for the worker.
@@ -46,31 +46,37 @@ pub(super) struct Task {
 }
 
 /// Records of one split, each with the position after it.
-pub(super) struct Chunk<R> {
+pub(super) struct Chunk<T> {
     /// Which of the tasks.
     pub(super) task: usize,
-    pub(super) records: VecDeque<(R, Position)>,
+    pub(super) records: VecDeque<(T, Position)>,
     /// No record follows in this split.
     pub(super) is_last: bool,
 }
 
+/// How a file becomes records.
+pub(super) struct Parse<R, T> {
+    pub(super) format: Format,
+    pub(super) adapt: Option<Adapt<R>>,
+    pub(super) keep: Keep<R, T>,
+}
+
 /// The worker's end.
-pub(super) struct ReadAhead<R> {
-    chunks: Receiver<Result<Chunk<R>, ReadError>>,
-    emptied: SyncSender<VecDeque<(R, Position)>>,
+pub(super) struct ReadAhead<T> {
+    chunks: Receiver<Result<Chunk<T>, ReadError>>,
+    emptied: SyncSender<VecDeque<(T, Position)>>,
     abandoned: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<R: DeserializeOwned + Send + 'static> ReadAhead<R> {
+impl<T: Send + 'static> ReadAhead<T> {
     /// Starts the thread.
-    pub(super) fn start(
+    pub(super) fn start<R: DeserializeOwned + 'static>(
         name: String,
         tasks: Vec<Task>,
-        format: Format,
-        adapt: Option<Adapt<R>>,
+        parse: Parse<R, T>,
         waker: Waker,
-    ) -> io::Result<ReadAhead<R>> {
+    ) -> io::Result<ReadAhead<T>> {
         // A1. The thread itself holds one chunk more, and the worker another one.
         let (emptied, spare) = sync_channel(CHUNKS_AHEAD + 2);
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
@@ -78,7 +84,7 @@ impl<R: DeserializeOwned + Send + 'static> ReadAhead<R> {
         let reading =
             Reading { chunks: sender, _end: WakeAtEnd(waker), spare, abandoned: abandoned.clone() };
         let thread = Builder::new().name(name).spawn(move || {
-            reading.run(&tasks, format, adapt.as_ref());
+            reading.run(&tasks, &parse);
         })?;
         Ok(ReadAhead { chunks, emptied, abandoned, thread: Some(thread) })
     }
@@ -88,7 +94,7 @@ impl<R: DeserializeOwned + Send + 'static> ReadAhead<R> {
     /// # Panics
     ///
     /// If the thread has panicked: with what it has said.
-    pub(super) fn next(&mut self) -> Result<Option<Chunk<R>>, ReadError> {
+    pub(super) fn next(&mut self) -> Result<Option<Chunk<T>>, ReadError> {
         match self.chunks.try_recv() {
             Ok(chunk) => chunk.map(Some),
             Err(TryRecvError::Empty) => Ok(None),
@@ -100,13 +106,13 @@ impl<R: DeserializeOwned + Send + 'static> ReadAhead<R> {
     }
 
     /// Gives a chunk's room back.
-    pub(super) fn recycle(&mut self, emptied: VecDeque<(R, Position)>) {
+    pub(super) fn recycle(&mut self, emptied: VecDeque<(T, Position)>) {
         // If the thread has ended, nobody needs it.
         let _ = self.emptied.try_send(emptied);
     }
 }
 
-impl<R> Drop for ReadAhead<R> {
+impl<T> Drop for ReadAhead<T> {
     fn drop(&mut self) {
         // It is not joined: a disk, or a file system far away, may hold it up (A4).
         self.abandoned.store(true, Ordering::Relaxed);
@@ -114,10 +120,10 @@ impl<R> Drop for ReadAhead<R> {
 }
 
 /// The thread's end. The fields are dropped in this order (A3).
-struct Reading<R> {
-    chunks: SyncSender<Result<Chunk<R>, ReadError>>,
+struct Reading<T> {
+    chunks: SyncSender<Result<Chunk<T>, ReadError>>,
     _end: WakeAtEnd,
-    spare: Receiver<VecDeque<(R, Position)>>,
+    spare: Receiver<VecDeque<(T, Position)>>,
     abandoned: Arc<AtomicBool>,
 }
 
@@ -132,33 +138,33 @@ impl Drop for WakeAtEnd {
 /// The worker has gone.
 struct Abandoned;
 
-impl<R: DeserializeOwned> Reading<R> {
-    fn run(self, tasks: &[Task], format: Format, adapt: Option<&Adapt<R>>) {
+impl<T> Reading<T> {
+    fn run<R: DeserializeOwned>(self, tasks: &[Task], parse: &Parse<R, T>) {
         for (index, task) in tasks.iter().enumerate() {
-            if self.read(index, task, format, adapt).is_err() {
+            if self.read(index, task, parse).is_err() {
                 return;
             }
         }
     }
 
-    fn read(
+    fn read<R: DeserializeOwned>(
         &self,
         index: usize,
         task: &Task,
-        format: Format,
-        adapt: Option<&Adapt<R>>,
+        parse: &Parse<R, T>,
     ) -> Result<(), Abandoned> {
-        let mut rows = match Rows::open(format, &task.path, task.from, &self.abandoned) {
+        let mut rows = match Rows::open(parse.format, &task.path, task.from, &self.abandoned) {
             Ok(rows) => rows,
             Err(error) => return self.fail(error),
         };
         loop {
             let records = self.spare.try_recv().unwrap_or_default();
             let mut chunk = Chunk { task: index, records, is_last: false };
-            let filled = rows.fill(&mut chunk, |record| {
-                if let Some(adapt) = adapt {
+            let filled = rows.fill(&mut chunk, |mut row| {
+                if let (Ok(record), Some(adapt)) = (&mut row, &parse.adapt) {
                     adapt(record, task.repetition);
                 }
+                (parse.keep)(row)
             });
             let is_last = chunk.is_last;
             // Also what comes before an error (A2).
@@ -177,7 +183,7 @@ impl<R: DeserializeOwned> Reading<R> {
         Err(Abandoned)
     }
 
-    fn send(&self, chunk: Result<Chunk<R>, ReadError>) -> Result<(), Abandoned> {
+    fn send(&self, chunk: Result<Chunk<T>, ReadError>) -> Result<(), Abandoned> {
         self.chunks.send(chunk).map_err(|_| Abandoned)?;
         self._end.0.wake();
         Ok(())
@@ -203,24 +209,25 @@ impl Rows {
         }
     }
 
-    /// Fills an empty chunk.
-    fn fill<R: DeserializeOwned>(
+    /// Fills an empty chunk with what is kept of each row.
+    fn fill<R: DeserializeOwned, T>(
         &mut self,
-        chunk: &mut Chunk<R>,
-        mut adapt: impl FnMut(&mut R),
+        chunk: &mut Chunk<T>,
+        mut keep: impl FnMut(Result<R, ReadError>) -> Result<T, ReadError>,
     ) -> Result<(), ReadError> {
         let full_at = self.position().offset + CHUNK_BYTES;
         while chunk.records.len() < CHUNK_RECORDS && self.position().offset < full_at {
             let next = match self {
-                Rows::Csv(rows) => rows.next()?,
-                Rows::Json(lines) => lines.next()?,
+                Rows::Csv(rows) => rows.next(),
+                Rows::Json(lines) => lines.next(),
             };
-            let Some(mut record) = next else {
+            let Some(row) = next.transpose() else {
                 chunk.is_last = true;
                 break;
             };
-            adapt(&mut record);
-            chunk.records.push_back((record, self.position()));
+            // After a malformed row the position is behind it too.
+            let kept = keep(row)?;
+            chunk.records.push_back((kept, self.position()));
         }
         Ok(())
     }

@@ -22,9 +22,9 @@ use std::time::Duration;
 use overtake_state::Data;
 use serde::de::DeserializeOwned;
 
-use super::error::ReadError;
+use super::error::{BadRecord, ReadError};
 use super::input::Input;
-use super::read_ahead::{Chunk, ReadAhead, Task};
+use super::read_ahead::{Chunk, Parse, ReadAhead, Task};
 use crate::error::BoxError;
 use crate::source::{Emit, Read, Source, SourceContext};
 
@@ -49,15 +49,18 @@ use crate::source::{Emit, Read, Source, SourceContext};
 /// let flights: Files<Flight> = Files::csv(["january.csv.gz", "february.csv.zst"])
 ///     .repeat(2, |flight: &mut Flight, repetition| flight.year += repetition as u16);
 /// ```
-pub struct Files<R> {
+///
+/// A malformed row stops the job, unless [`bad_records`](Files::bad_records) says otherwise.
+pub struct Files<R, T = R> {
     paths: Vec<PathBuf>,
     format: Format,
     repetitions: usize,
     adapt: Option<Adapt<R>>,
+    keep: Keep<R, T>,
     /// Those of this worker.
     splits: Vec<Split>,
     context: Option<SourceContext>,
-    reading: Option<Reading<R>>,
+    reading: Option<Reading<T>>,
 }
 
 /// Where in a split a source is: after which of its bytes, once decompressed, and its lines.
@@ -76,6 +79,18 @@ pub struct Position {
 /// Makes a record of one repetition from that of the file.
 pub(super) type Adapt<R> = Arc<dyn Fn(&mut R, usize) + Send + Sync>;
 
+/// What becomes of a malformed row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadRecords {
+    /// It is an error, and stops the job.
+    Stop,
+    /// It is emitted, as what is wrong with it.
+    Emit,
+}
+
+/// Makes what is emitted of a row, or of what is wrong with it.
+pub(super) type Keep<R, T> = fn(Result<R, ReadError>) -> Result<T, ReadError>;
+
 #[derive(Clone, Copy)]
 pub(super) enum Format {
     Csv,
@@ -90,13 +105,13 @@ struct Split {
 }
 
 /// From the first read on.
-struct Reading<R> {
-    ahead: ReadAhead<R>,
+struct Reading<T> {
+    ahead: ReadAhead<T>,
     /// Which of the splits each task of the thread is.
     tasks: Vec<usize>,
     /// How many tasks have not been read to their end.
     unfinished: usize,
-    chunk: Option<Chunk<R>>,
+    chunk: Option<Chunk<T>>,
 }
 
 impl<R> Files<R> {
@@ -116,6 +131,7 @@ impl<R> Files<R> {
             format,
             repetitions: 1,
             adapt: None,
+            keep: |row| row,
             splits: Vec::new(),
             context: None,
             reading: None,
@@ -135,6 +151,50 @@ impl<R> Files<R> {
         self
     }
 
+    /// Makes of each row a record, or what is wrong with it: to be told apart by
+    /// [`split`](crate::flow::stream::Stream::split), or dropped. A missing column, or a file that
+    /// cannot be read on, is an error as ever. A quote that nobody closes makes one row of all that
+    /// follows it.
+    ///
+    /// ```
+    /// use overtake::connect::file::{BadRecord, BadRecords, Files};
+    /// # use overtake::Job;
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let path = directory.path().join("payments.csv");
+    /// # std::fs::write(&path, "account,cents\na,1\nb,x\nc,3\n").unwrap();
+    ///
+    /// Job::new().run(move |flow| {
+    ///     let payments = Files::<(String, i64)>::csv([&path]).bad_records(BadRecords::Emit);
+    ///     let (payments, bad) = flow.source("payments", payments).split(|row| row);
+    ///     payments.for_each("balances", |(_account, _cents)| ());
+    ///     bad.for_each("bad", |bad: &BadRecord| {
+    ///         assert_eq!((bad.line, bad.column.as_str()), (3, "2 (cents)"));
+    ///     });
+    /// })?;
+    /// # Ok::<(), overtake::Error>(())
+    /// ```
+    #[must_use]
+    pub fn bad_records(self, policy: BadRecords) -> Files<R, Result<R, BadRecord>> {
+        Files {
+            paths: self.paths,
+            format: self.format,
+            repetitions: self.repetitions,
+            adapt: self.adapt,
+            keep: match policy {
+                BadRecords::Stop => |row| row.map(Ok),
+                BadRecords::Emit => |row| match row {
+                    Ok(record) => Ok(Ok(record)),
+                    Err(error) => BadRecord::of(error).map(Err),
+                },
+            },
+            splits: Vec::new(),
+            context: None,
+            reading: None,
+        }
+    }
+}
+
+impl<R, T> Files<R, T> {
     /// Sorted, names are in the order of reading.
     fn name(&self, repetition: usize, file: usize) -> String {
         format!("{repetition:010}-{file:010}-{}", self.paths[file].display())
@@ -150,14 +210,15 @@ impl<R> Files<R> {
     }
 }
 
-impl<R> Clone for Files<R> {
+impl<R, T> Clone for Files<R, T> {
     /// The same files, to be opened by another worker.
-    fn clone(&self) -> Files<R> {
+    fn clone(&self) -> Files<R, T> {
         Files {
             paths: self.paths.clone(),
             format: self.format,
             repetitions: self.repetitions,
             adapt: self.adapt.clone(),
+            keep: self.keep,
             splits: Vec::new(),
             context: None,
             reading: None,
@@ -165,8 +226,8 @@ impl<R> Clone for Files<R> {
     }
 }
 
-impl<R: DeserializeOwned + Data> Source for Files<R> {
-    type Record = R;
+impl<R: DeserializeOwned + 'static, T: Data> Source for Files<R, T> {
+    type Record = T;
     type Position = Position;
 
     fn splits(&mut self) -> Result<Vec<String>, BoxError> {
@@ -202,7 +263,7 @@ impl<R: DeserializeOwned + Data> Source for Files<R> {
         &mut self,
         limit: usize,
         _: Duration,
-        out: &mut impl Emit<R>,
+        out: &mut impl Emit<T>,
     ) -> Result<Read, BoxError> {
         // Without a context no split was opened.
         let Some(context) = &self.context else { return Ok(Read::Ended) };
@@ -233,8 +294,8 @@ impl Split {
     }
 }
 
-impl<R: DeserializeOwned + Data> Files<R> {
-    fn start(&self, context: &SourceContext) -> Result<Reading<R>, BoxError> {
+impl<R: DeserializeOwned + 'static, T: Data> Files<R, T> {
+    fn start(&self, context: &SourceContext) -> Result<Reading<T>, BoxError> {
         let unfinished = self.splits.iter().enumerate().filter(|(_, split)| !split.position.done);
         let (tasks, work): (Vec<_>, Vec<_>) = unfinished
             .map(|(index, split)| {
@@ -243,18 +304,18 @@ impl<R: DeserializeOwned + Data> Files<R> {
             })
             .unzip();
         let name = format!("overtake-read-{}", context.worker);
-        let (adapt, waker) = (self.adapt.clone(), context.waker.clone());
-        let ahead = ReadAhead::start(name, work, self.format, adapt, waker)?;
+        let parse = Parse { format: self.format, adapt: self.adapt.clone(), keep: self.keep };
+        let ahead = ReadAhead::start(name, work, parse, context.waker.clone())?;
         Ok(Reading { ahead, unfinished: tasks.len(), tasks, chunk: None })
     }
 }
 
-impl<R: DeserializeOwned + Data> Reading<R> {
+impl<T: Data> Reading<T> {
     fn read(
         &mut self,
         limit: usize,
         splits: &mut [Split],
-        out: &mut impl Emit<R>,
+        out: &mut impl Emit<T>,
     ) -> Result<Read, ReadError> {
         let mut emitted = 0;
         while self.unfinished > 0 {

@@ -75,10 +75,10 @@ fn context(worker: usize) -> SourceContext {
 }
 
 /// Opens all splits at their positions.
-fn open<R: DeserializeOwned + Data>(
-    files: &Files<R>,
+fn open<R: DeserializeOwned + 'static, T: Data>(
+    files: &Files<R, T>,
     positions: &[(String, Position)],
-) -> Result<Files<R>, BoxError> {
+) -> Result<Files<R, T>, BoxError> {
     let mut files = files.clone();
     for split in files.splits()? {
         let position = positions.iter().find(|(name, _)| *name == split).map(|(_, at)| *at);
@@ -88,11 +88,11 @@ fn open<R: DeserializeOwned + Data>(
 }
 
 /// Reads until the source has ended or `room` is used up, with limits from `limit`.
-fn read<R: DeserializeOwned + Data>(
-    files: &mut Files<R>,
+fn read<R: DeserializeOwned + 'static, T: Data>(
+    files: &mut Files<R, T>,
     room: usize,
     mut limit: impl FnMut() -> usize,
-) -> (Vec<R>, Result<(), String>) {
+) -> (Vec<T>, Result<(), String>) {
     let mut taken = Taken { records: Vec::new(), room };
     while !taken.is_blocked() {
         let (limit, before) = (limit(), taken.records.len());
@@ -588,4 +588,61 @@ fn what_was_parsed_wakes_a_task_that_waits() {
         }
     }
     assert_eq!(taken.records.len(), 20 * CHUNK_RECORDS);
+}
+
+/// What is emitted where rows are malformed, and the lines of those.
+fn with_bad(content: &[u8], format: Format, name: &str) -> (Vec<Result<u64, u64>>, Vec<String>) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write(directory.path(), name, content);
+    let files = Files::<Row>::new([path], format).bad_records(BadRecords::Emit);
+    let mut whole = open(&files, &[]).unwrap();
+    let (all, result) = read(&mut whole, usize::MAX, || 7);
+    assert_eq!(result, Ok(()));
+    // Also from behind each of them.
+    for taken in 0..=all.len() {
+        let mut before = open(&files, &[]).unwrap();
+        assert_eq!(read(&mut before, taken, || 3).0, all[..taken]);
+        let mut after = open(&files, &before.positions()).unwrap();
+        assert_eq!(read(&mut after, usize::MAX, || 2).0, all[taken..], "after {taken}");
+    }
+    let said = all.iter().filter_map(|row| row.as_ref().err()).map(ToString::to_string);
+    let said = said.map(|said| said.replace(directory.path().to_str().unwrap(), "")).collect();
+    let rows = all.iter().map(|row| row.as_ref().map(|row| row.id).map_err(|bad| bad.line));
+    (rows.collect(), said)
+}
+
+#[test]
+fn malformed_rows_are_emitted_among_the_others_with_their_lines() {
+    let csv = b"text,id,amount\r\na,1,\r\n\r\nb,x,\r\nc,3\r\n\"d\nd\",4,\r\n\r\n\"e\ne\",y,\r\n\xff,6,\r\ng,7,";
+    for content in [csv.to_vec(), gzip(csv), zstd(csv)] {
+        let (rows, said) = with_bad(&content, Format::Csv, "a");
+        assert_eq!(rows, [Ok(1), Err(4), Err(5), Ok(4), Err(9), Err(11), Ok(7)]);
+        let expected = [
+            r#""/a", line 4, column 2 (id): "x" is no u64"#,
+            r#""/a", line 5, column 3 (amount): the row has 2 fields, the header has 3"#,
+            r#""/a", line 9, column 2 (id): "y" is no u64"#,
+            r#""/a", line 11, column 1 (text): invalid UTF-8"#,
+        ];
+        assert_eq!(said.len(), expected.len(), "{said:#?}");
+        for (said, expected) in said.iter().zip(expected) {
+            assert!(said.starts_with(expected), "{said}");
+        }
+    }
+    let json = b"{\"text\":\"a\",\"id\":1}\n\n{\"text\":\"b\",\"id\":-2}\nnothing\n{\"text\":\"d\",\"id\":4}";
+    let (rows, said) = with_bad(json, Format::JsonLines, "b");
+    assert_eq!(rows, [Ok(1), Err(3), Err(4), Ok(4)], "{said:#?}");
+}
+
+#[test]
+fn a_missing_column_or_a_broken_file_is_an_error_also_where_malformed_rows_are_emitted() {
+    let directory = tempfile::tempdir().unwrap();
+    let headless = write(directory.path(), "headless", b"text,amount\na,1\n");
+    let whole = gzip(&b"text,id,amount\n".iter().chain(&[b'a'; 1000]).copied().collect::<Vec<_>>());
+    let broken = write(directory.path(), "broken", &whole[..whole.len() - 9]);
+    for (path, expected) in [(headless, "there is no such column"), (broken, "truncated")] {
+        let files = Files::<Row>::csv([path]).bad_records(BadRecords::Emit);
+        let (_, result) = read(&mut open(&files, &[]).unwrap(), usize::MAX, || 10);
+        let message = result.unwrap_err();
+        assert!(message.contains(expected), "{message}");
+    }
 }
