@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::checkpoint::coordinator::{Mode, Schedule};
 use crate::error::Error;
+use crate::runtime::restart::Restart;
 
 /// Bounds of what a job holds and how long it takes for one thing.
 #[derive(Clone, Debug)]
@@ -81,6 +82,9 @@ pub struct Config {
     pub idle: Idle,
     /// Whether workers are bound to cores.
     pub pinning: Pinning,
+    /// Whether a job that has failed is started again in the same process. Never: whoever started
+    /// it knows best what to do.
+    pub restart: Restart,
     /// Bounds.
     pub limits: Limits,
 }
@@ -102,6 +106,7 @@ impl Default for Config {
             retention: 2,
             idle: Idle::Park,
             pinning: Pinning::Pinned,
+            restart: Restart::Never,
             limits: Limits::default(),
         }
     }
@@ -133,7 +138,7 @@ impl Config {
             let found = self.workers.to_string();
             return Err(Error::Setting { name: "workers", found, allowed: "at most 256" });
         }
-        Ok(())
+        self.restart.check()
     }
 }
 
@@ -158,5 +163,8 @@ mod tests {
         let config = Config { workers: 0, ..Config::default() };
         let message = config.check().unwrap_err().to_string();
         assert_eq!(message, "setting \"workers\": 0 is not allowed, expected at least 1");
+        let restart = Restart::Fixed { delay: Duration::ZERO, attempts: 0 };
+        let message = Config { restart, ..Config::default() }.check().unwrap_err().to_string();
+        assert_eq!(message, "setting \"restart.attempts\": 0 is not allowed, expected at least 1");
     }
 }

@@ -54,23 +54,30 @@ pub enum Error {
     },
 
     /// An operator, or what is fused with it, failed.
-    #[error("operator \"{name}\" on worker {worker}: {cause}")]
+    #[error("operator \"{name}\" on worker {worker} at its record {record}: {cause}")]
     Operator {
         /// The operator at the head of the fused chain.
         name: String,
         /// The worker.
         worker: usize,
+        /// How many records the operator had processed on this worker in this life: the next one
+        /// failed. Of a sink, which takes many records at a time: those before what it was given.
+        record: u64,
         /// What it says.
         cause: BoxError,
     },
 
     /// An operator panicked.
-    #[error("operator \"{name}\" on worker {worker} panicked: {message}")]
+    #[error("operator \"{name}\" on worker {worker} panicked{}: {message}", at(*.record))]
     Panicked {
         /// The operator at the head of the fused chain.
         name: String,
         /// The worker.
         worker: usize,
+        /// How many records the operator had processed on this worker in this life: the next one
+        /// made it panic. Of a sink as in [`Operator`](Error::Operator). None if it was no
+        /// operator, but what describes the flow.
+        record: Option<u64>,
         /// The message of the panic.
         message: String,
     },
@@ -92,7 +99,32 @@ pub enum Error {
     #[error("{0}; start the job again to go on from the last checkpoint")]
     Failed(String),
 
+    /// The job failed once more than its [strategy](crate::Restart) restarts it.
+    #[error("restarted {}; {last}", times(*.restarts))]
+    Exhausted {
+        /// How often it was restarted, over all its lives.
+        restarts: u32,
+        /// Why the last life failed.
+        last: Box<Error>,
+    },
+
+    /// The job failed, and was told to stop before it had been restarted. What its last complete
+    /// checkpoint lists will be committed when it is started again.
+    #[error("stopped instead of restarted; {last}")]
+    Stopped {
+        /// Why the last life failed.
+        last: Box<Error>,
+    },
+
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
+}
+
+fn at(record: Option<u64>) -> String {
+    record.map_or_else(String::new, |record| format!(" at its record {record}"))
+}
+
+fn times(count: u32) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }

@@ -48,4 +48,5 @@ pub use overtake_state::{
 };
 pub use runtime::clock::Clock;
 pub use runtime::job::Job;
+pub use runtime::restart::Restart;
 pub use runtime::running::{Handle, Report, Running};

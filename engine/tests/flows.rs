@@ -9,6 +9,9 @@ use overtake::{Job, Mode, source};
 
 type Rows = Arc<Mutex<Vec<(u64, u64)>>>;
 
+/// Describes a flow that refuses a number.
+type Describe = fn(&mut overtake::Flow, u64);
+
 fn last_of(rows: &Rows) -> BTreeMap<u64, u64> {
     rows.lock().expect("nobody panics").iter().copied().collect()
 }
@@ -125,7 +128,71 @@ fn a_panic_in_an_operator_names_it() {
         .unwrap()
         .to_string();
     assert!(message.contains("operator \"fold\" on worker"), "{message}");
-    assert!(message.contains("panicked: not this one"), "{message}");
+    assert!(message.contains(" panicked at its record "), "{message}");
+    assert!(message.ends_with(": not this one"), "{message}");
+}
+
+#[test]
+fn a_record_is_named_by_how_many_the_operator_had_processed_before_it() {
+    let run = |describe: Describe, wrong| {
+        let job = Job::new().workers(1);
+        job.run(move |flow| describe(flow, wrong)).err().unwrap().to_string()
+    };
+    let shapes: [(&str, Describe); 5] = [
+        ("fold", |flow, wrong| {
+            flow.source("numbers", source::items((0..9_000u64).collect()))
+                .key_by(|number| number % 7)
+                .fold("fold", move |_: &mut u64, number| assert!(*number != wrong, "not this one"))
+                .for_each("nothing", |_| ());
+        }),
+        ("process", |flow, wrong| {
+            flow.source("numbers", source::items((0..9_000u64).collect()))
+                .key_by(|number| number % 7)
+                .process("process", move |_| {
+                    Ok(move |_: &u64, number: &u64, out: &mut overtake::Output<u64>| {
+                        assert!(*number != wrong, "not this one");
+                        out.emit(*number);
+                    })
+                })
+                .for_each("nothing", |_| ());
+        }),
+        ("numbers", |flow, wrong| {
+            flow.source("numbers", source::items((0..9_000u64).collect()))
+                .map(move |number| {
+                    assert!(number != wrong, "not this one");
+                    number
+                })
+                .for_each("nothing", |_| ());
+        }),
+        ("spread", |flow, wrong| {
+            flow.source("numbers", source::items((0..9_000u64).collect()))
+                .rebalance("spread")
+                .filter(move |number| {
+                    assert!(*number != wrong, "not this one");
+                    true
+                })
+                .for_each("nothing", |_| ());
+        }),
+        ("both", |flow, wrong| {
+            let none = flow.source("none", source::items(Vec::<u64>::new()));
+            flow.source("numbers", source::items((0..9_000u64).collect()))
+                .key_by(|number| number % 7)
+                .process_with("both", none.key_by(|number| *number), move |_| {
+                    let left = move |_: &u64, number: &u64, _: &mut overtake::Output<u64>| {
+                        assert!(*number != wrong, "not this one");
+                    };
+                    Ok((left, |_: &u64, _: &u64, _: &mut overtake::Output<u64>| ()))
+                })
+                .for_each("nothing", |_| ());
+        }),
+    ];
+    for (name, describe) in shapes {
+        for wrong in [0, 1, 127, 128, 130, 4_097, 8_999] {
+            let message = run(describe, wrong);
+            let at = format!("on worker 0 panicked at its record {wrong}: not this one");
+            assert_eq!(message, format!("operator \"{name}\" {at}"));
+        }
+    }
 }
 
 #[test]

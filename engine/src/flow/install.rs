@@ -77,7 +77,7 @@ impl<'s> Install<'s> {
                 task,
                 builder: OperatorBuilder::new(spec.name.clone(), scope),
                 inputs: Vec::new(),
-                states: States::new(&spec.name, worker, life.workers, life.restored.clone()),
+                states: States::new(&spec.name, worker, life.workers, life.restored()),
             };
             let made = (spec.make)(&mut install).and_then(|logic| {
                 install.states.check_all_restored()?;
@@ -161,7 +161,7 @@ impl<'s> Install<'s> {
     /// The in-flight data that this worker restores on an edge, in order (DESIGN: restore).
     fn restored<R: Data>(&self, inlet: &Inlet<R>) -> Result<VecDeque<Batch<R>>, Error> {
         let mut queue = VecDeque::new();
-        let Some(restored) = &self.life.restored else { return Ok(queue) };
+        let Some(restored) = self.life.restored() else { return Ok(queue) };
         let EdgeSpec { from, to, name, .. } = &self.edges[inlet.edge];
         let (me, new) = (self.worker, self.life.workers);
         let scale = Scale { old: restored.workers(), new };

@@ -36,6 +36,8 @@ impl<H: Head, T: Transform<H::Out>, O: Tail<T::Out>> Logic for Chain<H, T, O> {
     fn work(&mut self, turn: &Turn<'_>) -> Result<usize, BoxError> {
         let mut out = Through { transform: &mut self.transform, out: &mut self.tail };
         let done = self.head.work(turn, &mut out)?;
+        // What a sink refuses is among them.
+        turn.done.set(0);
         self.tail.end_slice()?;
         Ok(done)
     }

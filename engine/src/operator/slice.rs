@@ -4,6 +4,7 @@
 //! record, the chunk between two looks is learned by the clock, and distrusted when the cost of a
 //! record jumps.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::checkpoint::control::Control;
@@ -25,6 +26,8 @@ pub struct Turn<'a> {
     pub(crate) control: &'a Control,
     /// The version of the control word that the task has seen.
     pub(crate) version: u64,
+    /// How far the chunk is, for whoever asks after it has failed, see [`Done`].
+    pub(crate) done: &'a Cell<usize>,
 }
 
 impl Turn<'_> {
@@ -32,6 +35,55 @@ impl Turn<'_> {
     #[inline]
     pub(crate) fn is_interrupted(&self, done: usize) -> bool {
         done.is_multiple_of(LOOK_EVERY) && self.control.version() != self.version
+    }
+
+    /// Begins to count the records of the chunk.
+    #[inline]
+    pub(crate) fn count(&self) -> Done<'_> {
+        Done { records: Cell::new(0), told: self.done }
+    }
+}
+
+/// Counts the records of a chunk, and tells the count however the chunk ends: also by a panic, so
+/// that the record can be named. It stays in a register until then.
+pub struct Done<'a> {
+    records: Cell<usize>,
+    told: &'a Cell<usize>,
+}
+
+impl Done<'_> {
+    #[inline]
+    pub(crate) fn add(&self, records: usize) {
+        self.records.set(self.records.get() + records);
+    }
+
+    #[inline]
+    pub(crate) fn records(&self) -> usize {
+        self.records.get()
+    }
+
+    /// Works on one of some records that are counted together. If that panics, those before it are
+    /// counted; if not, this costs nothing.
+    #[inline]
+    pub(crate) fn within<R>(&self, records: &[R], record: &R, work: impl FnOnce()) {
+        struct Failed<'a, R>(&'a Done<'a>, &'a [R], &'a R);
+        impl<R> Drop for Failed<'_, R> {
+            #[cold]
+            fn drop(&mut self) {
+                let before = (self.2 as *const R).addr() - self.1.as_ptr().addr();
+                self.0.add(before / size_of::<R>().max(1));
+            }
+        }
+        let failed = Failed(self, records, record);
+        work();
+        std::mem::forget(failed);
+    }
+}
+
+impl Drop for Done<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.told.set(self.records.get());
     }
 }
 
@@ -100,6 +152,21 @@ mod tests {
             chunk.learn(done, Duration::from_micros(20 * done as u64), BUDGET);
         }
         assert_eq!(chunk.records(), 1);
+    }
+
+    #[test]
+    fn a_chunk_that_panics_tells_how_far_it_was() {
+        let told = Cell::new(0);
+        let records = [10, 11, 12, 13];
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let done = Done { records: Cell::new(0), told: &told };
+            done.add(100);
+            for record in &records {
+                done.within(&records, record, || assert!(*record < 12, "this one"));
+            }
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(told.get(), 102);
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //!
 //! Not here: what is decided at a barrier (`checkpoint/gate.rs`), what the chain does (`chain.rs`).
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,6 +154,7 @@ impl Task {
         self.complete_capture();
         if overtaking.is_none() {
             self.work()?;
+            self.life.set_processed(self.index, self.processed);
         }
         sync::yield_point();
         self.flush();
@@ -163,7 +165,6 @@ impl Task {
             self.cut(epoch, cut)?;
         }
         self.report_end();
-        self.life.set_processed(self.index, self.processed);
         Ok(self.next(overtaking.is_some()))
     }
 
@@ -250,8 +251,16 @@ impl Task {
         while self.may_work(&seen) {
             let limit = self.chunk.records();
             let version = self.view.version;
-            let turn = Turn { limit, now, gate: &self.gate, control: &self.life.control, version };
+            let position = Position {
+                life: &self.life,
+                task: self.index,
+                before: self.processed,
+                done: Cell::new(0),
+            };
+            let (gate, control) = (&self.gate, &self.life.control);
+            let turn = Turn { limit, now, gate, control, version, done: &position.done };
             let done = self.logic.work(&turn)?;
+            drop(position);
             if done > 0 {
                 assert!(self.event < EVENT_MAX, "E7: a record was processed after the end");
                 self.gate.worked();
@@ -421,5 +430,21 @@ impl Task {
             return Next::Again;
         }
         Next::Wait(self.logic.wakes_at())
+    }
+}
+
+/// Where a task is: told after each chunk, also if it ends by an error or a panic.
+struct Position<'a> {
+    life: &'a Life,
+    task: usize,
+    /// Records that were processed before the chunk.
+    before: u64,
+    /// Records of the chunk that were processed before one failed.
+    done: Cell<usize>,
+}
+
+impl Drop for Position<'_> {
+    fn drop(&mut self) {
+        self.life.set_processed(self.task, self.before + self.done.get() as u64);
     }
 }

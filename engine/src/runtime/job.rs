@@ -1,22 +1,26 @@
 //! A job before it runs: its settings, its state directory, the life that begins.
 //!
-//! Not here: its threads, see [`running`](super::running).
+//! Not here: the lives that follow, see [`lives`](super::lives); their threads, see
+//! [`threads`](super::threads).
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use overtake_state::{Directory, EdgeInfo, GoBack, Job as JobRecord, Store, draw_id};
+use overtake_state::{Directory, EdgeInfo, Job as JobRecord, Store, draw_id};
 
 use crate::checkpoint::coordinator::{self, Coordinator, Mode};
-use crate::checkpoint::restore::{self, Start};
+use crate::checkpoint::restore::Start;
 use crate::config::Config;
 use crate::error::Error;
 use crate::flow::Flow;
 use crate::flow::graph::Graph;
 use crate::runtime::clock::Clock;
 use crate::runtime::life::{Beginning, Life};
+use crate::runtime::lives::{Home, Lives};
+use crate::runtime::restart::Restart;
 use crate::runtime::running::{Report, Running};
+use crate::runtime::threads::Describe;
 
 /// A job: its settings, and where it keeps its state.
 ///
@@ -78,6 +82,13 @@ impl Job {
         self
     }
 
+    /// Whether the job is started again in this process when it has failed. Whatever strategy but
+    /// [`Restart::Never`] needs a [state directory](Job::state) to go on from.
+    pub fn restart(mut self, restart: Restart) -> Job {
+        self.config.restart = restart;
+        self
+    }
+
     /// Something that must be the same in every life of the job, such as its input. A difference is
     /// an error that names it.
     pub fn identity(mut self, name: &str, value: impl Into<String>) -> Job {
@@ -96,7 +107,8 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// If it cannot start or go on; see [`Error`].
+    /// If it cannot start or go on, also when it was restarted as often as it may be; see
+    /// [`Error`].
     pub fn run(
         self,
         describe: impl Fn(&mut Flow) + Send + Sync + 'static,
@@ -114,14 +126,26 @@ impl Job {
         describe: impl Fn(&mut Flow) + Send + Sync + 'static,
     ) -> Result<Running, Error> {
         self.config.check()?;
-        let graph = describe_graph(&describe)?;
-        let state = self.open(&graph)?;
-        let (life, coordinator) = begin(&self.config, &graph, state.as_ref(), Clock::system());
-        let targets = restore::targets(&graph);
-        Running::start(&self.config, life, coordinator, state, targets, Arc::new(describe))
+        self.check_restart()?;
+        let describe: Describe = Arc::new(describe);
+        let graph = describe_graph(&*describe)?;
+        let home = self.open(&graph)?;
+        Lives { config: self.config, home, describe }.start(&graph)
     }
 
-    fn open(&self, graph: &Graph) -> Result<Option<State>, Error> {
+    /// There must be something to go on from.
+    fn check_restart(&self) -> Result<(), Error> {
+        if self.state.is_some() || self.config.restart == Restart::Never {
+            return Ok(());
+        }
+        Err(Error::Setting {
+            name: "restart",
+            found: "a strategy for a job without a state directory".into(),
+            allowed: "Restart::Never, or a state directory to go on from: give the job one",
+        })
+    }
+
+    fn open(&self, graph: &Graph) -> Result<Option<Home>, Error> {
         let Some(directory) = &self.state else {
             return match graph.targets().next() {
                 None => Ok(None),
@@ -132,14 +156,7 @@ impl Job {
         };
         let store: Arc<dyn Store> = Arc::new(Directory::open(directory)?);
         let job = JobRecord::open(&*store, &self.identity, draw_id)?.id;
-        let go_back = if self.may_go_back || graph.targets().next().is_none() {
-            GoBack::Allowed
-        } else {
-            GoBack::Refused
-        };
-        let start = restore::prepare(&store, graph, go_back)?;
-        restore::begin(&*store, &job, &start, &restore::targets(graph))?;
-        Ok(Some(State { store, job, start }))
+        Ok(Some(Home { store, job, may_go_back: self.may_go_back }))
     }
 }
 

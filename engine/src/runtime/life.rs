@@ -33,8 +33,8 @@ pub(crate) struct Life {
     pub(crate) events: Queue<Event>,
     pub(crate) snapshots: Queue<Snapshot>,
     pub(crate) commits: Queue<Job>,
-    /// What this life goes on from.
-    pub(crate) restored: Option<Arc<Restored>>,
+    /// What this life goes on from, until its threads have ended: it holds the state directory.
+    restored: Mutex<Option<Arc<Restored>>>,
     /// Segments that are durable and not yet published.
     pub(crate) written: Mutex<BTreeMap<(Epoch, usize), Written>>,
     /// The tables of each operator, as the workers declare them.
@@ -107,7 +107,7 @@ impl Life {
             edges,
             limits,
             clock,
-            restored,
+            restored: Mutex::new(restored),
             has_checkpoints,
             worker_wakes,
             wakes,
@@ -163,6 +163,21 @@ impl Life {
         aborted.iter().any(|(from, to)| (*from..=*to).contains(&epoch))
     }
 
+    /// What this life goes on from.
+    pub(crate) fn restored(&self) -> Option<Arc<Restored>> {
+        self.restored.lock().expect("no holder panics").clone()
+    }
+
+    /// All its threads have ended. What it was restored from and what they have left undone hold
+    /// files and memory, and who still watches the life needs neither.
+    pub(crate) fn close(&self) {
+        let restored = self.restored.lock().expect("no holder panics").take();
+        drop(restored);
+        self.snapshots.clear();
+        self.commits.clear();
+        self.events.clear();
+    }
+
     /// A worker has declared the tables of an operator; all declare the same.
     pub(crate) fn declare(&self, operator: &str, tables: Vec<TableInfo>) {
         let mut operators = self.operators.lock().expect("no holder panics");
@@ -184,7 +199,8 @@ impl Life {
         self.running[worker].load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// A task has processed so many records in this life.
+    /// A task has processed so many records in this life. Exact after each pass, and when the task
+    /// has failed; while it works, what it had processed before its chunk.
     pub(crate) fn set_processed(&self, index: usize, records: u64) {
         self.processed[index].store(records, Ordering::Relaxed);
     }

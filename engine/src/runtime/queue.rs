@@ -57,6 +57,12 @@ impl<T> Queue<T> {
         std::mem::take(&mut items)
     }
 
+    /// Drops what nobody will take any more.
+    pub(crate) fn clear(&self) {
+        let items = std::mem::take(&mut *self.lock());
+        drop(items);
+    }
+
     /// Wakes whoever waits, with nothing.
     pub(crate) fn wake(&self) {
         // Under the lock, so that a service between its look and its wait is not missed.

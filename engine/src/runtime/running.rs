@@ -1,324 +1,273 @@
-//! A job while it runs: its threads from the first to the last, and who watches it.
+//! A job while it runs, over all its lives: who watches it, who steers it, who waits for its end.
+//!
+//! Not here: the threads of a life, see [`threads`](super::threads); the lives one after the other,
+//! see [`lives`](super::lives).
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use overtake_state::{CheckpointId, Store};
-use timely::WorkerConfig;
-use timely::communication::{Config as Communication, WorkerGuards, initialize};
-use timely::worker::Worker as Timely;
+use overtake_state::CheckpointId;
 
-use crate::checkpoint::control::Raise;
-use crate::checkpoint::coordinator::{CheckpointReport, Coordinator, Event, Failure, Request};
-use crate::checkpoint::direct::{Director, Outcome, SharedCoordinator};
-use crate::checkpoint::publish::{Publication, Publisher};
-use crate::checkpoint::write::Writer;
-use crate::config::{Config, Pinning};
+use crate::checkpoint::coordinator::{CheckpointReport, Event, Request};
+use crate::checkpoint::direct::SharedCoordinator;
 use crate::error::Error;
-use crate::flow::Flow;
 use crate::runtime::clock::Clock;
-use crate::runtime::job::State;
 use crate::runtime::life::Life;
-use crate::runtime::queue::Queue;
-use crate::runtime::services::{self, Closing};
-use crate::runtime::worker::{Built, guard};
-use crate::sink::Target;
 
-/// Watches and steers a running job, from any thread.
+/// What is seen of a life from outside.
+#[derive(Clone)]
+pub(crate) struct Seen {
+    pub(crate) life: Arc<Life>,
+    pub(crate) coordinator: SharedCoordinator,
+    pub(crate) restored: Option<CheckpointId>,
+    pub(crate) passed_over: Vec<(CheckpointId, String)>,
+}
+
+impl Seen {
+    fn history(&self) -> Vec<CheckpointReport> {
+        self.coordinator.lock().expect("no holder panics").history().cloned().collect()
+    }
+}
+
+/// What a user wants of the job, each outdoing the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wish {
+    /// That it goes on.
+    GoOn,
+    /// One more checkpoint, and the end.
+    Stop,
+    /// The end at once.
+    Drop,
+}
+
+/// What the job's thread and its handles share.
+pub(crate) struct Steering {
+    now: Mutex<Now>,
+    wished: Condvar,
+}
+
+struct Now {
+    /// The life that runs, or the last one.
+    seen: Seen,
+    /// That life has failed, and no other has begun yet.
+    is_between: bool,
+    wish: Wish,
+    /// A checkpoint was asked for between two lives: the next one takes it.
+    wants_checkpoint: bool,
+    restarts: u32,
+    /// Why the last life failed that did.
+    failure: Option<String>,
+}
+
+impl Now {
+    fn tell(&self, event: Event) {
+        self.seen.life.events.push(event);
+    }
+}
+
+impl Steering {
+    pub(crate) fn new(seen: Seen) -> Steering {
+        let now = Now {
+            seen,
+            is_between: false,
+            wish: Wish::GoOn,
+            wants_checkpoint: false,
+            restarts: 0,
+            failure: None,
+        };
+        Steering { now: Mutex::new(now), wished: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().expect("no holder panics")
+    }
+
+    /// Ends the job, one way or the other: the life that runs, or the wait for the next one.
+    fn wish(&self, wish: Wish) {
+        let mut now = self.lock();
+        now.wish = now.wish.max(wish);
+        now.tell(event(wish));
+        self.wished.notify_all();
+    }
+
+    /// The life that is seen has failed.
+    pub(crate) fn failed(&self, why: &Error) {
+        let mut now = self.lock();
+        now.is_between = true;
+        now.failure = Some(why.to_string());
+    }
+
+    /// The job was restarted so often; the last time no thread could be started.
+    pub(crate) fn failed_again(&self, restarts: u32) {
+        self.lock().restarts = restarts;
+    }
+
+    /// Waits so long, or until the user wants an end. Answers what is wanted.
+    pub(crate) fn wait(&self, delay: Duration) -> Wish {
+        let goes_on = |now: &mut Now| now.wish == Wish::GoOn;
+        let waited = self.wished.wait_timeout_while(self.lock(), delay, goes_on);
+        waited.expect("no holder panics").0.wish
+    }
+
+    /// A new life runs: it is told what was wanted while none did.
+    pub(crate) fn restarted(&self, restarts: u32, seen: Seen) {
+        let mut now = self.lock();
+        (now.seen, now.restarts, now.is_between) = (seen, restarts, false);
+        if std::mem::take(&mut now.wants_checkpoint) {
+            now.tell(Event::Requested(Request::Checkpoint));
+        }
+        if now.wish != Wish::GoOn {
+            now.tell(event(now.wish));
+        }
+    }
+
+    /// How the job has ended.
+    pub(crate) fn report(&self, lasted: Duration) -> Report {
+        let now = self.lock();
+        let Seen { life, restored, passed_over, .. } = now.seen.clone();
+        Report {
+            generation: life.generation,
+            life,
+            lasted,
+            restored,
+            passed_over,
+            history: now.seen.history(),
+            restarts: now.restarts,
+            has_ended: now.seen.coordinator.lock().expect("no holder panics").is_complete(),
+        }
+    }
+}
+
+fn event(wish: Wish) -> Event {
+    match wish {
+        Wish::GoOn => Event::Tick,
+        Wish::Stop => Event::Requested(Request::Stop),
+        Wish::Drop => Event::WorkerFailed { why: "the job was dropped".into() },
+    }
+}
+
+/// Watches and steers a job, from any thread, over all its lives.
+///
+/// What it tells of a life is told of the one that runs: of the last one that did, while the job
+/// waits to be [restarted](crate::Restart) and when it has ended. Two questions may be answered of
+/// two lives.
 #[derive(Clone)]
 pub struct Handle {
-    life: Arc<Life>,
-    coordinator: SharedCoordinator,
-    restored: Option<CheckpointId>,
-    passed_over: Vec<(CheckpointId, String)>,
+    steering: Arc<Steering>,
 }
 
 impl Handle {
-    /// Asks for a checkpoint now, whenever the next one would be due. It may fail, as any; the
-    /// history tells.
+    /// Asks for a checkpoint now, whenever the next one would be due; while the job waits to be
+    /// restarted, as soon as it is. It may fail, as any, and with its life; the history tells.
     ///
     /// # Errors
     ///
     /// If the job has no state directory.
     pub fn checkpoint(&self) -> Result<(), Error> {
-        if !self.life.has_checkpoints() {
+        let mut now = self.steering.lock();
+        if !now.seen.life.has_checkpoints() {
             let why = "a job without a state directory takes no checkpoints: give it one";
             return Err(Error::Flow(why.into()));
         }
-        self.life.events.push(Event::Requested(Request::Checkpoint));
+        if now.is_between {
+            now.wants_checkpoint = true;
+        } else {
+            now.tell(Event::Requested(Request::Checkpoint));
+        }
         Ok(())
     }
 
     /// Asks the job to take one more checkpoint, commit what it lists, and end. Without a state
     /// directory it ends at once. Time does not move: a later start goes on from there.
+    ///
+    /// A job that fails before it has done so is not restarted, and one that waits to be restarted
+    /// ends at once: both with [`Error::Stopped`], and a later start goes on from the last complete
+    /// checkpoint.
     pub fn stop(&self) {
-        self.life.events.push(Event::Requested(Request::Stop));
+        self.steering.wish(Wish::Stop);
     }
 
     /// Records that an operator or source has processed in this life, over all workers.
     pub fn processed(&self, operator: &str) -> u64 {
-        processed(&self.life, operator)
+        let life = self.steering.lock().seen.life.clone();
+        processed(&life, operator)
     }
 
     /// The time since this life began: the clock of all that it reports.
     pub fn clock(&self) -> Clock {
-        self.life.clock.clone()
+        self.steering.lock().seen.life.clock.clone()
     }
 
     /// The checkpoint that this life went on from.
     pub fn restored(&self) -> Option<CheckpointId> {
-        self.restored
+        self.steering.lock().seen.restored
     }
 
-    /// Newer checkpoints that could not be read, and why.
-    pub fn passed_over(&self) -> &[(CheckpointId, String)] {
-        &self.passed_over
+    /// Newer checkpoints that could not be read when this life began, and why.
+    pub fn passed_over(&self) -> Vec<(CheckpointId, String)> {
+        self.steering.lock().seen.passed_over.clone()
     }
 
-    /// The checkpoints of this life that have ended, oldest first.
+    /// The checkpoints of this life that have ended, oldest first. Those of earlier lives are not
+    /// among them: their times are of other clocks, and their epochs may come again.
     pub fn history(&self) -> Vec<CheckpointReport> {
-        self.coordinator.lock().expect("no holder panics").history().cloned().collect()
+        let seen = self.steering.lock().seen.clone();
+        seen.history()
+    }
+
+    /// How often the job was restarted since it was started.
+    pub fn restarts(&self) -> u32 {
+        self.steering.lock().restarts
+    }
+
+    /// Why the last life failed that did.
+    pub fn last_failure(&self) -> Option<String> {
+        self.steering.lock().failure.clone()
     }
 }
 
 /// A job that runs. Dropped, it is stopped at once, as if the process had died.
 pub struct Running {
-    handle: Handle,
-    closing: Arc<Closing>,
-    ended: Receiver<&'static str>,
-    outcome: Receiver<Outcome>,
-    /// What went wrong first on a worker.
-    failure: Arc<Mutex<Option<Error>>>,
-    workers: Option<WorkerGuards<()>>,
-    services: Vec<JoinHandle<()>>,
-    publications: Arc<Queue<Publication>>,
-    stop_timeout: Duration,
-    left: Arc<AtomicUsize>,
-    /// Keeps the lock of the state directory until everything has ended.
-    store: Option<Arc<dyn Store>>,
+    steering: Arc<Steering>,
+    /// The thread that owns its lives.
+    job: Option<JoinHandle<Result<Report, Error>>>,
 }
 
-type Describe = Arc<dyn Fn(&mut Flow) + Send + Sync>;
-
 impl Running {
-    /// Starts the threads of a life.
-    pub(crate) fn start(
-        config: &Config,
-        life: Arc<Life>,
-        coordinator: Coordinator,
-        state: Option<State>,
-        targets: BTreeMap<String, Arc<dyn Target>>,
-        describe: Describe,
-    ) -> Result<Running, Error> {
-        let (tell_ended, ended) = mpsc::channel();
-        let (tell_outcome, outcome) = mpsc::channel();
-        let coordinator = Arc::new(Mutex::new(coordinator));
-        let publications = Arc::new(Queue::default());
-        let (closing, failure) = (Arc::new(Closing::default()), Arc::default());
-        let left = Arc::new(AtomicUsize::new(config.workers));
-        let start = state.as_ref().map(|state| &state.start);
-        let restored = start.and_then(|start| start.restored.as_ref());
-        let handle = Handle {
-            life: life.clone(),
-            coordinator: coordinator.clone(),
-            restored: restored.map(|restored| restored.manifest().id),
-            passed_over: start.map_or(Vec::new(), |start| start.passed_over.clone()),
-        };
-        let mut running = Running {
-            handle,
-            closing: closing.clone(),
-            ended,
-            outcome,
-            failure: Arc::clone(&failure),
-            workers: None,
-            services: Vec::new(),
-            publications: publications.clone(),
-            stop_timeout: config.limits.stop_timeout,
-            left: left.clone(),
-            store: state.as_ref().map(|state| state.store.clone()),
-        };
-        let director = Director::new(&life, coordinator, publications.clone());
-        running.service("overtake-director", &tell_ended, move || {
-            let _ = tell_outcome.send(services::direct(director));
-        })?;
-        if let Some(State { store, start, .. }) = state {
-            let writer = Writer::new(&life, &store);
-            let (of, told) = (life.clone(), closing.clone());
-            running.service("overtake-writer", &tell_ended, move || {
-                services::write(writer, &of, &told);
-            })?;
-            let publisher = Publisher::new(&life, &store, start.history, config.retention, targets);
-            let told = closing.clone();
-            running.service("overtake-publisher", &tell_ended, move || {
-                services::publish(publisher, &publications, &told);
-            })?;
-            for name in services::COMMITS {
-                let (of, told) = (life.clone(), closing.clone());
-                running.service(name, &tell_ended, move || services::commit(&of, &told))?;
-            }
-        }
-        let (idle, pinning) = (config.idle, config.pinning);
-        let work = move |allocator| {
-            let worker_config = WorkerConfig::default().idle_spin(Duration::ZERO);
-            let mut timely = Timely::new(worker_config, allocator, life.clock.instant());
-            if pinning == Pinning::Pinned {
-                pin(timely.index());
-            }
-            life.worker_wake(timely.index()).adopt();
-            let result =
-                guard(|| Built::new(&mut timely, &life, &*describe)?.run(&mut timely, idle));
-            if let Err(why) = result {
-                let event = Event::WorkerFailed { why: why.to_string() };
-                failure.lock().expect("no holder panics").get_or_insert(why);
-                life.events.push(event);
-            }
-            if left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                let _ = tell_ended.send(WORKERS);
-            }
-        };
-        let workers = initialize(Communication::Process(config.workers), work);
-        running.workers = Some(workers.map_err(|why| Error::Thread(std::io::Error::other(why)))?);
-        Ok(running)
-    }
-
-    fn service(
-        &mut self,
-        name: &'static str,
-        ended: &Sender<&'static str>,
-        run: impl FnOnce() + Send + 'static,
-    ) -> Result<(), Error> {
-        let thread = services::spawn(name, &self.handle.life, ended, run)?;
-        self.services.push(thread);
-        Ok(())
+    pub(crate) fn new(steering: Arc<Steering>, job: JoinHandle<Result<Report, Error>>) -> Running {
+        Running { steering, job: Some(job) }
     }
 
     /// Watches and steers the job from elsewhere.
     pub fn handle(&self) -> Handle {
-        self.handle.clone()
+        Handle { steering: self.steering.clone() }
     }
 
-    /// Has the job ended? Then [`join`](Running::join) does not wait for more than its threads.
+    /// Has the job ended, and is not restarted? Then [`join`](Running::join) does not wait.
     pub fn has_ended(&self) -> bool {
-        self.left.load(Ordering::Acquire) == 0
-            || self.services.first().is_none_or(JoinHandle::is_finished)
+        self.job.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until the job has ended.
+    /// Waits until the job has ended. It is [restarted](crate::Restart) whether somebody waits or
+    /// not.
     ///
     /// # Errors
     ///
     /// Why it could not go on.
     pub fn join(mut self) -> Result<Report, Error> {
-        let outcome = self.outcome.recv();
-        let clean_end = self.shut_down();
-        let failure = self.failure.lock().expect("no holder panics").take();
-        match (clean_end, failure) {
-            // Whatever failed first: who starts the job again must know that a thread is left.
-            (Err(stuck @ Error::Stuck { .. }), _) => return Err(stuck),
-            (_, Some(why)) | (Err(why), None) => return Err(why),
-            (Ok(()), None) => (),
-        }
-        match outcome {
-            Ok(Outcome::Finished) => Ok(Report {
-                life: self.handle.life.clone(),
-                generation: self.handle.life.generation,
-                lasted: self.handle.life.clock.now(),
-                restored: self.handle.restored,
-                passed_over: std::mem::take(&mut self.handle.passed_over),
-                history: self.handle.history(),
-                has_ended: self.handle.coordinator.lock().expect("no holder panics").is_complete(),
-            }),
-            Ok(Outcome::Failed(failure)) => Err(Error::Failed(self.explain(failure))),
-            Err(_) => Err(Error::Failed("the director of checkpoints panicked".into())),
-        }
-    }
-
-    /// Names the task of a failure, and adds what a sink last said.
-    fn explain(&self, failure: Failure) -> String {
-        let task = match &failure {
-            Failure::Prepare { transaction, .. } | Failure::Commit { transaction, .. } => {
-                let (name, worker) = self.handle.life.name(transaction.task);
-                format!(" (operator \"{name}\" on worker {worker})")
-            }
-            _ => String::new(),
-        };
-        let said = self.handle.life.commit_error.lock().expect("no holder panics").take();
-        let said = match (&failure, said) {
-            (Failure::Commit { .. }, Some(said)) => format!(": {said}"),
-            _ => String::new(),
-        };
-        format!("{failure}{task}{said}")
-    }
-
-    /// Stops all threads and joins them; those that do not end in time are left behind.
-    fn shut_down(&mut self) -> Result<(), Error> {
-        self.handle.life.raise(Raise::Stop);
-        self.closing.tell();
-        self.handle.life.snapshots.wake();
-        self.handle.life.commits.wake();
-        self.publications.wake();
-        let is_started = usize::from(self.workers.is_some());
-        let mut missing = self.services.len() + is_started;
-        let deadline = self.handle.life.clock.now() + self.stop_timeout;
-        let mut names = Vec::new();
-        while missing > 0 {
-            match self.ended.recv_timeout(deadline.saturating_sub(self.handle.life.clock.now())) {
-                Ok(name) => names.push(name),
-                Err(RecvTimeoutError::Timeout) => return Err(self.leave_behind(&names)),
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            missing -= 1;
-        }
-        // Their threads have said good-bye: joining does not wait.
-        if let Some(workers) = self.workers.take() {
-            drop(workers.join());
-        }
-        for service in self.services.drain(..) {
-            let _ = service.join();
-        }
-        Ok(())
-    }
-
-    /// Gives up threads that do not end. They may still hold the state directory.
-    fn leave_behind(&mut self, ended: &[&str]) -> Error {
-        std::mem::forget(self.workers.take());
-        self.services.clear();
-        std::mem::forget(self.store.take());
-        let stuck =
-            (0..self.handle.life.workers).find_map(|worker| self.handle.life.running(worker));
-        if !ended.contains(&WORKERS)
-            && let Some(task) = stuck
-        {
-            let (name, worker) = self.handle.life.name(task);
-            let record = self.handle.life.processed(task);
-            return Error::Stuck { name: name.to_owned(), worker, record };
-        }
-        Error::Failed("a prepare, a commit or a write hangs and was left behind".into())
+        let job = self.job.take().expect("it is taken here and when it is dropped");
+        job.join().unwrap_or_else(|_| Err(Error::Failed("the thread of the job panicked".into())))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.workers.is_some() || !self.services.is_empty() {
+        if let Some(job) = self.job.take() {
+            self.steering.wish(Wish::Drop);
             // Whatever is wrong now, nobody is left to be told.
-            self.handle.life.events.push(Event::WorkerFailed { why: "the job was dropped".into() });
-            let _ = self.shut_down();
+            let _ = job.join();
         }
-    }
-}
-
-/// What the workers say together when the last of them has ended.
-const WORKERS: &str = "workers";
-
-/// Binds the calling thread to the worker's core, where the machine allows it.
-fn pin(worker: usize) {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    if !cores.is_empty() {
-        core_affinity::set_for_current(cores[worker % cores.len()]);
     }
 }
 
@@ -331,9 +280,9 @@ fn processed(life: &Life, operator: &str) -> u64 {
 /// How a job ended well.
 pub struct Report {
     life: Arc<Life>,
-    /// The number of this life.
+    /// The number of its last life.
     pub generation: u64,
-    /// How long it lasted.
+    /// How long that lasted.
     pub lasted: Duration,
     /// The checkpoint that it went on from.
     pub restored: Option<CheckpointId>,
@@ -341,6 +290,8 @@ pub struct Report {
     pub passed_over: Vec<(CheckpointId, String)>,
     /// Its checkpoints, oldest first.
     pub history: Vec<CheckpointReport>,
+    /// How often the job was restarted before.
+    pub restarts: u32,
     has_ended: bool,
 }
 
@@ -351,7 +302,7 @@ impl Report {
         self.has_ended
     }
 
-    /// Records that an operator or source has processed in this life, over all workers.
+    /// Records that an operator or source has processed in the last life, over all workers.
     pub fn processed(&self, operator: &str) -> u64 {
         processed(&self.life, operator)
     }

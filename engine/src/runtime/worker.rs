@@ -84,7 +84,8 @@ impl Built {
         for (task, hosted) in self.hosted.iter().enumerate() {
             if let Some(cause) = hosted.slot.failure.take() {
                 let (name, worker) = (self.life.tasks[task].clone(), self.worker);
-                return Err(Error::Operator { name, worker, cause });
+                let record = self.life.processed(self.life.index(worker, task));
+                return Err(Error::Operator { name, worker, record, cause });
             }
         }
         Ok(())
@@ -113,8 +114,11 @@ impl Built {
     fn panicked(&self, panic: Box<dyn Any + Send>) -> Error {
         let running = self.life.running(self.worker);
         let name = running.map_or("timely", |task| self.life.name(task).0);
+        let record = running.map(|task| self.life.processed(task));
+        // It is not stuck there, whatever else is.
+        running.into_iter().for_each(|task| self.life.leave(task));
         let message = message(&*panic);
-        Error::Panicked { name: name.to_owned(), worker: self.worker, message }
+        Error::Panicked { name: name.to_owned(), worker: self.worker, record, message }
     }
 
     /// Drops the dataflow: between steps, never inside one.
@@ -150,7 +154,7 @@ impl Built {
 pub(crate) fn guard(run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let name = "the description of the flow".to_owned();
-        Err(Error::Panicked { name, worker: 0, message: message(&*panic) })
+        Err(Error::Panicked { name, worker: 0, record: None, message: message(&*panic) })
     })
 }
 

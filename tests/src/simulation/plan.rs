@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use overtake::{Config, Idle, Limits, Mode, Pinning, Schedule};
+use overtake::{Config, Idle, Limits, Mode, Pinning, Restart, Schedule};
 
 use super::dice::Dice;
 use super::graph::Graph;
@@ -201,6 +201,7 @@ impl Plan {
             retention: self.retention,
             idle: Idle::Spin,
             pinning: Pinning::Free,
+            restart: Restart::Never,
             limits,
         }
     }
@@ -210,8 +211,8 @@ impl Plan {
         let (mode, limits) = (self.schedule.mode, self.limits.clone());
         let interval = Duration::from_millis(2);
         let schedule = Schedule { mode, interval, ..Config::default().schedule };
-        let (retention, pinning) = (self.retention, Pinning::Free);
-        Config { workers, schedule, retention, idle: Idle::Park, pinning, limits }
+        let (retention, pinning, restart) = (self.retention, Pinning::Free, Restart::Never);
+        Config { workers, schedule, retention, idle: Idle::Park, pinning, restart, limits }
     }
 
     /// What the operators of the job know.

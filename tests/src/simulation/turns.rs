@@ -393,7 +393,7 @@ impl<'a> Turns<'a> {
     /// A worker has ended: by the death of its process, or by what it found wrong.
     fn hear(&mut self, failures: &Rc<RefCell<Vec<String>>>) {
         for why in failures.take() {
-            if why.ends_with(&format!("panicked: {DEATH}")) {
+            if why.contains(" panicked") && why.ends_with(&format!(": {DEATH}")) {
                 self.shared.lock().count("deaths inside an operator");
             } else {
                 self.give_up(why);

@@ -57,7 +57,7 @@ fn a_panic_in_an_operator_is_named_and_the_job_goes_on_when_it_is_started_again(
     until_published(&running, |_| true);
     has_checkpoint.store(true, Ordering::Relaxed);
     let why = failure(running);
-    let Error::Panicked { name, worker, message } = &why else { panic!("{why}") };
+    let Error::Panicked { name, worker, message, .. } = &why else { panic!("{why}") };
     assert_eq!((name.as_str(), message.as_str()), ("count", "seat map of row 17 is upside down"));
     assert!(*worker < 3);
 

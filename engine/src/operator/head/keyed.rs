@@ -10,7 +10,7 @@ use crate::channel::inbox::Inbox;
 use crate::checkpoint::gate::Gate;
 use crate::error::BoxError;
 use crate::operator::head::{Head, Output};
-use crate::operator::slice::{LOOK_EVERY, Turn};
+use crate::operator::slice::{Done, LOOK_EVERY, Turn};
 use crate::source::Emit;
 
 /// What is done with the records of one input, a slice at a time.
@@ -19,8 +19,9 @@ pub trait Operator<R>: 'static {
     type Out: 'static;
     /// Can it emit more than one record for one?
     const EXPANDS: bool;
-    /// Processes some records, in order.
-    fn process(&mut self, records: &[R], out: &mut impl Emit<Self::Out>);
+    /// Processes some records, in order. They are counted when all are processed; whoever takes
+    /// more than one counts those before one that panics.
+    fn process(&mut self, records: &[R], done: &Done<'_>, out: &mut impl Emit<Self::Out>);
 }
 
 /// One input and its operator.
@@ -45,16 +46,16 @@ impl<R: 'static, O: Operator<R>> Head for Single<R, O> {
         let records = &records[..records.len().min(turn.limit)];
         // An operator that may emit much for one record is asked for one record at a time.
         let step = if O::EXPANDS || E::EXPANDS { 1 } else { LOOK_EVERY };
-        let mut done = 0;
+        let done = turn.count();
         for some in records.chunks(step) {
-            self.operator.process(some, out);
-            done += some.len();
-            if (step == 1 && out.is_blocked()) || turn.is_interrupted(done) {
+            self.operator.process(some, &done, out);
+            done.add(some.len());
+            if (step == 1 && out.is_blocked()) || turn.is_interrupted(done.records()) {
                 break;
             }
         }
-        inbox.advance(done);
-        Ok(done)
+        inbox.advance(done.records());
+        Ok(done.records())
     }
 
     fn is_ready(&self, gate: &Gate, _: Duration) -> bool {
@@ -81,11 +82,13 @@ where
     const EXPANDS: bool = false;
 
     #[inline]
-    fn process(&mut self, records: &[R], out: &mut impl Emit<(K, V)>) {
+    fn process(&mut self, records: &[R], done: &Done<'_>, out: &mut impl Emit<(K, V)>) {
         let add = &mut self.add;
         self.state.update_each(records, &*self.key, |key, value, record| {
-            add(value, record);
-            out.emit((key.clone(), value.clone()));
+            done.within(records, record, || {
+                add(value, record);
+                out.emit((key.clone(), value.clone()));
+            });
         });
     }
 }
@@ -109,10 +112,12 @@ where
     const EXPANDS: bool = true;
 
     #[inline]
-    fn process(&mut self, records: &[R], out: &mut impl Emit<O>) {
+    fn process(&mut self, records: &[R], done: &Done<'_>, out: &mut impl Emit<O>) {
         for record in records {
-            (self.function)(&(self.key)(record), record, &mut self.output);
-            self.output.drain_into(out);
+            done.within(records, record, || {
+                (self.function)(&(self.key)(record), record, &mut self.output);
+                self.output.drain_into(out);
+            });
         }
     }
 }

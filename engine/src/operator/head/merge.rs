@@ -31,16 +31,16 @@ impl<R: Clone + 'static> Head for Merge<R> {
             let mut inbox = self.inputs[self.next].borrow_mut();
             self.next = (self.next + 1) % self.inputs.len();
             let Some(records) = inbox.current(turn.gate) else { continue };
-            let mut done = 0;
+            let done = turn.count();
             for record in records.iter().take(turn.limit) {
                 out.emit(record.clone());
-                done += 1;
-                if out.is_blocked() || turn.is_interrupted(done) {
+                done.add(1);
+                if out.is_blocked() || turn.is_interrupted(done.records()) {
                     break;
                 }
             }
-            inbox.advance(done);
-            return Ok(done);
+            inbox.advance(done.records());
+            return Ok(done.records());
         }
         Ok(0)
     }

@@ -7,7 +7,7 @@ use overtake_state::Entries;
 use crate::checkpoint::gate::Gate;
 use crate::error::BoxError;
 use crate::operator::head::Head;
-use crate::operator::slice::Turn;
+use crate::operator::slice::{Done, Turn};
 use crate::source::{Emit, Read, Source};
 
 /// A source on one worker.
@@ -36,9 +36,9 @@ impl<S: Source> Head for Reading<S> {
         if out.is_blocked() {
             return Ok(0);
         }
-        let mut counted = Counted { out, count: 0 };
+        let mut counted = Counted { out, done: turn.count() };
         self.left = self.source.read(turn.limit, turn.now, &mut counted)?;
-        Ok(counted.count)
+        Ok(counted.done.records())
     }
 
     fn is_ready(&self, _: &Gate, now: Duration) -> bool {
@@ -75,15 +75,15 @@ impl<S: Source> Head for Reading<S> {
 
 struct Counted<'a, E> {
     out: &'a mut E,
-    count: usize,
+    done: Done<'a>,
 }
 
 impl<R, E: Emit<R>> Emit<R> for Counted<'_, E> {
     const EXPANDS: bool = E::EXPANDS;
     #[inline]
     fn emit(&mut self, record: R) {
-        self.count += 1;
         self.out.emit(record);
+        self.done.add(1);
     }
     #[inline]
     fn is_blocked(&self) -> bool {

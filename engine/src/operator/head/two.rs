@@ -72,17 +72,17 @@ where
     fn work_left(&mut self, turn: &Turn<'_>, out: &mut impl Emit<O>) -> usize {
         let mut inbox = self.left.borrow_mut();
         let Some(records) = inbox.current(turn.gate) else { return 0 };
-        let mut done = 0;
+        let done = turn.count();
         for record in records.iter().take(turn.limit) {
             (self.functions.left)(record, &mut self.output);
             self.output.drain_into(out);
-            done += 1;
-            if out.is_blocked() || turn.is_interrupted(done) {
+            done.add(1);
+            if out.is_blocked() || turn.is_interrupted(done.records()) {
                 break;
             }
         }
-        inbox.advance(done);
-        done
+        inbox.advance(done.records());
+        done.records()
     }
 
     fn work_right(&mut self, turn: &Turn<'_>, out: &mut impl Emit<O>) -> usize {
@@ -91,7 +91,7 @@ where
         }
         let mut inbox = self.right.borrow_mut();
         let Some(records) = inbox.current(turn.gate) else { return 0 };
-        let mut done = 0;
+        let done = turn.count();
         for record in records.iter().take(turn.limit) {
             let key = (self.functions.right_key)(record);
             match &self.held {
@@ -107,30 +107,30 @@ where
                     self.output.drain_into(out);
                 }
             }
-            done += 1;
-            if out.is_blocked() || turn.is_interrupted(done) {
+            done.add(1);
+            if out.is_blocked() || turn.is_interrupted(done.records()) {
                 break;
             }
         }
-        inbox.advance(done);
-        done
+        inbox.advance(done.records());
+        done.records()
     }
 
     /// Processes what was held, key by key.
     fn release(&mut self, turn: &Turn<'_>, out: &mut impl Emit<O>) -> usize {
         let Some(held) = self.held.as_ref().filter(|held| held.is_released) else { return 0 };
-        let mut done = 0;
-        while done < turn.limit && !out.is_blocked() {
+        let done = turn.count();
+        while done.records() < turn.limit && !out.is_blocked() {
             let Some(key) = held.records.any_key() else { break };
             let record = held.records.pop_front(&key).expect("a key that is listed has records");
             (self.functions.right)(&key, &record, &mut self.output);
             self.output.drain_into(out);
-            done += 1;
-            if turn.is_interrupted(done) {
+            done.add(1);
+            if turn.is_interrupted(done.records()) {
                 break;
             }
         }
-        done
+        done.records()
     }
 
     fn has_released(&self) -> bool {

@@ -1,0 +1,134 @@
+//! The lives of a job, one after the other, under one lock of its state directory.
+//!
+//! ```text
+//!   begin ──▶ threads run ──▶ all joined ──▶ finished
+//!     ▲                           │ failed
+//!     └────────── delay ◀─────────┴────────▶ the error, if it shall not or may not go on
+//! ```
+//!
+//! The thread that owns them does nothing else: it sleeps until a life ends, and while it waits for
+//! the next one.
+//!
+//! # Invariants
+//!
+//! * **L1**: a life begins after the threads of the one before are joined; if one is left behind,
+//!   none begins in this process.
+//!
+//! Not here: what is decided, see [`restart`](super::restart); how a life begins in the directory,
+//! see `checkpoint/restore.rs`.
+
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+use overtake_state::{GoBack, Store};
+
+use crate::checkpoint::restore;
+use crate::config::Config;
+use crate::error::Error;
+use crate::flow::graph::Graph;
+use crate::runtime::clock::Clock;
+use crate::runtime::job::{State, begin, describe_graph};
+use crate::runtime::restart::may_pass;
+use crate::runtime::running::{Report, Running, Steering, Wish};
+use crate::runtime::threads::{Describe, Ended, Threads};
+use crate::runtime::worker::guard;
+
+/// An opened state directory. It stays locked while this is there.
+pub(crate) struct Home {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) job: String,
+    pub(crate) may_go_back: bool,
+}
+
+impl Home {
+    /// Begins a life in it: chooses the checkpoint, records the life, repeats commits.
+    fn begin(&self, graph: &Graph) -> Result<State, Error> {
+        let go_back = if self.may_go_back || graph.targets().next().is_none() {
+            GoBack::Allowed
+        } else {
+            GoBack::Refused
+        };
+        let start = restore::prepare(&self.store, graph, go_back)?;
+        restore::begin(&*self.store, &self.job, &start, &restore::targets(graph))?;
+        Ok(State { store: self.store.clone(), job: self.job.clone(), start })
+    }
+}
+
+/// What every life of a job begins with.
+pub(crate) struct Lives {
+    pub(crate) config: Config,
+    pub(crate) home: Option<Home>,
+    pub(crate) describe: Describe,
+}
+
+impl Lives {
+    /// Begins the first life, and starts the thread that owns it and those that follow.
+    ///
+    /// # Errors
+    ///
+    /// If the first life cannot begin.
+    pub(crate) fn start(self, graph: &Graph) -> Result<Running, Error> {
+        let first = self.begin(graph)?;
+        let steering = Arc::new(Steering::new(first.seen()));
+        let its = steering.clone();
+        let thread = Builder::new().name("overtake-job".to_owned());
+        let job = thread.spawn(move || self.run(first, &its)).map_err(Error::Thread)?;
+        Ok(Running::new(steering, job))
+    }
+
+    fn begin(&self, graph: &Graph) -> Result<Threads, Error> {
+        let state = self.home.as_ref().map(|home| home.begin(graph)).transpose()?;
+        let (life, coordinator) = begin(&self.config, graph, state.as_ref(), Clock::system());
+        let (targets, describe) = (restore::targets(graph), self.describe.clone());
+        Threads::start(&self.config, life, coordinator, state, targets, describe)
+    }
+
+    /// The same, with the flow described anew: what it holds of a life has ended with it.
+    fn begin_again(&self) -> Result<Threads, Error> {
+        let mut threads = None;
+        guard(|| {
+            threads = Some(self.begin(&describe_graph(&*self.describe)?)?);
+            Ok(())
+        })?;
+        Ok(threads.expect("the guard has let it pass"))
+    }
+
+    /// Waits for the end of each life, and begins the next one if there shall be one.
+    fn run(self, first: Threads, steering: &Steering) -> Result<Report, Error> {
+        let (mut restarts, mut in_a_row) = (0, 0);
+        let mut life = Ok(first);
+        loop {
+            let (why, lasted) = match life.map(Threads::end) {
+                Ok((Ended::Finished, lasted)) => return Ok(steering.report(lasted)),
+                Ok((Ended::LeftBehind(why), _)) => {
+                    steering.failed(&why);
+                    return Err(why); // L1
+                }
+                Ok((Ended::Failed(why), lasted)) => (why, lasted),
+                Err(why) => (why, Duration::ZERO),
+            };
+            steering.failed(&why);
+            if !may_pass(&why) {
+                return Err(why);
+            }
+            let Some(again) = self.config.restart.after(in_a_row, lasted) else {
+                let last = Box::new(why);
+                return Err(if restarts == 0 {
+                    *last
+                } else {
+                    Error::Exhausted { restarts, last }
+                });
+            };
+            if steering.wait(again.delay) != Wish::GoOn {
+                return Err(Error::Stopped { last: Box::new(why) });
+            }
+            (restarts, in_a_row) = (restarts + 1, again.in_a_row);
+            life = self.begin_again();
+            match &life {
+                Ok(threads) => steering.restarted(restarts, threads.seen()),
+                Err(_) => steering.failed_again(restarts),
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The threads of one life, from the first to the last.
+//!
+//! Not here: what comes after it, see [`lives`](super::lives).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use overtake_state::Store;
+use timely::WorkerConfig;
+use timely::communication::{Config as Communication, WorkerGuards, initialize};
+use timely::worker::Worker as Timely;
+
+use crate::checkpoint::control::Raise;
+use crate::checkpoint::coordinator::{Coordinator, Event, Failure};
+use crate::checkpoint::direct::{Director, Outcome};
+use crate::checkpoint::publish::{Publication, Publisher};
+use crate::checkpoint::write::Writer;
+use crate::config::{Config, Pinning};
+use crate::error::Error;
+use crate::flow::Flow;
+use crate::runtime::job::State;
+use crate::runtime::life::Life;
+use crate::runtime::queue::Queue;
+use crate::runtime::running::Seen;
+use crate::runtime::services::{self, Closing};
+use crate::runtime::worker::{Built, guard};
+use crate::sink::Target;
+
+/// What runs once on each worker.
+pub(crate) type Describe = Arc<dyn Fn(&mut Flow) + Send + Sync>;
+
+/// The threads of a life that runs. Dropped, they are stopped at once.
+pub(crate) struct Threads {
+    seen: Seen,
+    closing: Arc<Closing>,
+    ended: Receiver<&'static str>,
+    outcome: Receiver<Outcome>,
+    /// What went wrong first on a worker.
+    failure: Arc<Mutex<Option<Error>>>,
+    workers: Option<WorkerGuards<()>>,
+    services: Vec<JoinHandle<()>>,
+    publications: Arc<Queue<Publication>>,
+    stop_timeout: Duration,
+    /// Keeps the lock of the state directory until everything has ended.
+    store: Option<Arc<dyn Store>>,
+}
+
+/// How the threads of a life have ended.
+pub(crate) enum Ended {
+    /// All are joined: everything is processed and committed, or the user stopped it.
+    Finished,
+    /// All are joined: a new life may begin.
+    Failed(Error),
+    /// Some are not: nobody else may begin while this process lives.
+    LeftBehind(Error),
+}
+
+impl Threads {
+    /// Starts the threads of a life.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be started; the others are stopped.
+    pub(crate) fn start(
+        config: &Config,
+        life: Arc<Life>,
+        coordinator: Coordinator,
+        state: Option<State>,
+        targets: BTreeMap<String, Arc<dyn Target>>,
+        describe: Describe,
+    ) -> Result<Threads, Error> {
+        let (tell_ended, ended) = mpsc::channel();
+        let (tell_outcome, outcome) = mpsc::channel();
+        let coordinator = Arc::new(Mutex::new(coordinator));
+        let publications = Arc::new(Queue::default());
+        let (closing, failure) = (Arc::new(Closing::default()), Arc::default());
+        let left = AtomicUsize::new(config.workers);
+        let start = state.as_ref().map(|state| &state.start);
+        let restored = start.and_then(|start| start.restored.as_ref());
+        let seen = Seen {
+            life: life.clone(),
+            coordinator: coordinator.clone(),
+            restored: restored.map(|restored| restored.manifest().id),
+            passed_over: start.map_or(Vec::new(), |start| start.passed_over.clone()),
+        };
+        let mut threads = Threads {
+            seen,
+            closing: closing.clone(),
+            ended,
+            outcome,
+            failure: Arc::clone(&failure),
+            workers: None,
+            services: Vec::new(),
+            publications: publications.clone(),
+            stop_timeout: config.limits.stop_timeout,
+            store: state.as_ref().map(|state| state.store.clone()),
+        };
+        let director = Director::new(&life, coordinator, publications.clone());
+        threads.service("overtake-director", &tell_ended, move || {
+            let _ = tell_outcome.send(services::direct(director));
+        })?;
+        if let Some(State { store, start, .. }) = state {
+            let writer = Writer::new(&life, &store);
+            let (of, told) = (life.clone(), closing.clone());
+            threads.service("overtake-writer", &tell_ended, move || {
+                services::write(writer, &of, &told);
+            })?;
+            let publisher = Publisher::new(&life, &store, start.history, config.retention, targets);
+            let told = closing.clone();
+            threads.service("overtake-publisher", &tell_ended, move || {
+                services::publish(publisher, &publications, &told);
+            })?;
+            for name in services::COMMITS {
+                let (of, told) = (life.clone(), closing.clone());
+                threads.service(name, &tell_ended, move || services::commit(&of, &told))?;
+            }
+        }
+        let (idle, pinning) = (config.idle, config.pinning);
+        let work = move |allocator| {
+            let worker_config = WorkerConfig::default().idle_spin(Duration::ZERO);
+            let mut timely = Timely::new(worker_config, allocator, life.clock.instant());
+            if pinning == Pinning::Pinned {
+                pin(timely.index());
+            }
+            life.worker_wake(timely.index()).adopt();
+            let result =
+                guard(|| Built::new(&mut timely, &life, &*describe)?.run(&mut timely, idle));
+            if let Err(why) = result {
+                let event = Event::WorkerFailed { why: why.to_string() };
+                failure.lock().expect("no holder panics").get_or_insert(why);
+                life.events.push(event);
+            }
+            if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let _ = tell_ended.send(WORKERS);
+            }
+        };
+        let workers = initialize(Communication::Process(config.workers), work);
+        threads.workers = Some(workers.map_err(|why| Error::Thread(std::io::Error::other(why)))?);
+        Ok(threads)
+    }
+
+    fn service(
+        &mut self,
+        name: &'static str,
+        ended: &Sender<&'static str>,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Error> {
+        let thread = services::spawn(name, &self.seen.life, ended, run)?;
+        self.services.push(thread);
+        Ok(())
+    }
+
+    /// What may be looked at and steered from outside.
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.clone()
+    }
+
+    /// Waits until the life has ended, and ends its threads. Answers how long it lasted, too.
+    pub(crate) fn end(mut self) -> (Ended, Duration) {
+        let outcome = self.outcome.recv();
+        let lasted = self.seen.life.clock.now();
+        let clean_end = self.shut_down();
+        let failure = self.failure.lock().expect("no holder panics").take();
+        let ended = match (clean_end, failure, outcome) {
+            // Whatever failed first: who starts the job again must know that a thread is left.
+            (Err(stuck @ Error::Stuck { .. }), ..) => Ended::LeftBehind(stuck),
+            (Err(_), Some(why), _) | (Err(why), None, _) => Ended::LeftBehind(why),
+            (Ok(()), Some(why), _) => Ended::Failed(why),
+            (Ok(()), None, Ok(Outcome::Finished)) => Ended::Finished,
+            (Ok(()), None, Ok(Outcome::Failed(failure))) => {
+                Ended::Failed(Error::Failed(self.explain(failure)))
+            }
+            (Ok(()), None, Err(_)) => {
+                Ended::Failed(Error::Failed("the director of checkpoints panicked".into()))
+            }
+        };
+        (ended, lasted)
+    }
+
+    /// Names the task of a failure, and adds what a sink last said.
+    fn explain(&self, failure: Failure) -> String {
+        let life = &self.seen.life;
+        let task = match &failure {
+            Failure::Prepare { transaction, .. } | Failure::Commit { transaction, .. } => {
+                let (name, worker) = life.name(transaction.task);
+                format!(" (operator \"{name}\" on worker {worker})")
+            }
+            _ => String::new(),
+        };
+        let said = life.commit_error.lock().expect("no holder panics").take();
+        let said = match (&failure, said) {
+            (Failure::Commit { .. }, Some(said)) => format!(": {said}"),
+            _ => String::new(),
+        };
+        format!("{failure}{task}{said}")
+    }
+
+    /// Stops all threads and joins them; those that do not end in time are left behind.
+    fn shut_down(&mut self) -> Result<(), Error> {
+        let life = self.seen.life.clone();
+        life.raise(Raise::Stop);
+        self.closing.tell();
+        life.snapshots.wake();
+        life.commits.wake();
+        self.publications.wake();
+        let is_started = usize::from(self.workers.is_some());
+        let mut missing = self.services.len() + is_started;
+        let deadline = life.clock.now() + self.stop_timeout;
+        let mut names = Vec::new();
+        while missing > 0 {
+            match self.ended.recv_timeout(deadline.saturating_sub(life.clock.now())) {
+                Ok(name) => names.push(name),
+                Err(RecvTimeoutError::Timeout) => return Err(self.leave_behind(&names)),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            missing -= 1;
+        }
+        // Their threads have said good-bye: joining does not wait.
+        if let Some(workers) = self.workers.take() {
+            drop(workers.join());
+        }
+        for service in self.services.drain(..) {
+            let _ = service.join();
+        }
+        life.close();
+        Ok(())
+    }
+
+    /// Gives up threads that do not end. They may still hold the state directory.
+    fn leave_behind(&mut self, ended: &[&str]) -> Error {
+        std::mem::forget(self.workers.take());
+        self.services.clear();
+        std::mem::forget(self.store.take());
+        let life = &self.seen.life;
+        let stuck = (0..life.workers).find_map(|worker| life.running(worker));
+        if !ended.contains(&WORKERS)
+            && let Some(task) = stuck
+        {
+            let (name, worker) = life.name(task);
+            let record = life.processed(task);
+            return Error::Stuck { name: name.to_owned(), worker, record };
+        }
+        Error::Failed("a prepare, a commit or a write hangs and was left behind".into())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if self.workers.is_some() || !self.services.is_empty() {
+            // Whatever is wrong now, nobody is left to be told.
+            let why = "the job was dropped".into();
+            self.seen.life.events.push(Event::WorkerFailed { why });
+            let _ = self.shut_down();
+        }
+    }
+}
+
+/// What the workers say together when the last of them has ended.
+const WORKERS: &str = "workers";
+
+/// Binds the calling thread to the worker's core, where the machine allows it.
+fn pin(worker: usize) {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    if !cores.is_empty() {
+        core_affinity::set_for_current(cores[worker % cores.len()]);
+    }
+}
