@@ -12,6 +12,7 @@ mod harness;
 mod interrupt;
 mod kill;
 mod model;
+mod restart;
 mod restore;
 mod rows;
 mod tidy;
