@@ -192,7 +192,7 @@ fn an_output_directory_with_files_of_another_job_is_refused_and_left_alone() {
 #[test]
 fn a_part_file_that_vanished_before_its_commit_is_missed() {
     let place = Place::new();
-    let mut command = place.billing("--workers 2 --rate 60000 --interval 25");
+    let mut command = place.billing("--workers 2 --rate 20000 --interval 400");
     run({
         command.env("OVERTAKE_CRASH_AT", "published:2");
         command
@@ -211,7 +211,7 @@ fn a_part_file_that_vanished_before_its_commit_is_missed() {
 #[test]
 fn f20_nothing_is_visible_before_its_checkpoint_is_complete() {
     let place = Place::new();
-    let mut command = place.billing("--workers 2 --rate 60000 --interval 25");
+    let mut command = place.billing("--workers 2 --rate 20000 --interval 400");
     command.env("OVERTAKE_CRASH_AT", "publish:1");
     run(command).assert_crash();
     let names = names(&place.out());

@@ -72,7 +72,7 @@ fn go_on(place: &Place, workers: usize) -> Result<Report, Error> {
 fn died_at(options: &str, steps: &[&str]) -> Place {
     let place = Place::new();
     for step in steps {
-        let mut command = place.billing(&format!("--workers 2 --rate 30000 {options}"));
+        let mut command = place.billing(&format!("--workers 2 {options}"));
         command.env("OVERTAKE_CRASH_AT", step);
         run(command).assert_crash();
     }
@@ -107,7 +107,7 @@ fn assert_refused_or_exact(place: &Place, file: &Path, damage: Damage) -> Result
 #[test]
 fn f10_f40_a_damaged_file_is_refused_by_name_or_the_bill_is_exact() {
     // Three lives, and at last a checkpoint that is complete and not marked.
-    let place = died_at("--interval 25", &["announce:3", "commit:2", "published:4"]);
+    let place = died_at("--rate 30000 --interval 25", &["announce:3", "commit:2", "published:4"]);
     let files = files(&place);
     for folder in ["job", "lives", "manifests", "marks", "segments"] {
         assert!(files.iter().any(|file| file.starts_with(folder)), "{folder} in {files:?}");
@@ -128,7 +128,7 @@ fn f10_f40_a_damaged_file_is_refused_by_name_or_the_bill_is_exact() {
 fn f30_an_older_checkpoint_is_used_only_if_nothing_is_written_twice() {
     // What its newest checkpoint lists may be committed: one of two transactions is. The next
     // checkpoint is far away.
-    let place = died_at("--interval 300", &["commit:4"]);
+    let place = died_at("--rate 6000 --interval 1500", &["commit:4"]);
     let newest = names(&place.state().join("manifests")).pop().unwrap();
     let of_newest = |file: &PathBuf| {
         let name = file.to_str().unwrap();
