@@ -32,8 +32,8 @@ pub struct Options {
     /// Checkpoints to take
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = between(1u32, 1000))]
     pub checkpoints: u32,
-    /// The time between two, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = between(0u32, 60_000))]
+    /// The time from one to the next, in milliseconds, or until it has ended if that takes longer
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = between(0u32, 60_000))]
     pub gap: u32,
     /// Where the checkpoints go [default: a directory in /dev/shm, or else in the system's
     /// temporary directory]
@@ -52,6 +52,9 @@ const MUCH_MIB: f64 = 8.0;
 
 /// A full batch.
 const BATCH_BYTES: f64 = 32_768.0;
+
+/// Looking copies the history, on a core that a worker needs: not while a capture is open.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long one checkpoint may take before the measurement gives up.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(120);
@@ -91,8 +94,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let before = allocations();
     for taken in 1..=options.checkpoints as usize {
         handle.checkpoint()?;
-        wait_for(&handle, taken)?;
         std::thread::sleep(Duration::from_millis(u64::from(options.gap)));
+        wait_for(&handle, taken)?;
     }
     let allocations = allocations() - before;
     tap.close();
@@ -115,7 +118,7 @@ fn wait_for(handle: &Handle, checkpoints: usize) -> anyhow::Result<()> {
     // The history is copied for who looks at it.
     while uncounted(|| handle.history().len()) < checkpoints {
         anyhow::ensure!(Instant::now() < deadline, "checkpoint {checkpoints} did not end in time");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(LOOK_EVERY);
     }
     Ok(())
 }

@@ -36,6 +36,7 @@ mod tests;
 mod timer;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::checkpoint::time::Epoch;
@@ -236,7 +237,7 @@ impl Coordinator {
     }
 
     /// The newest checkpoints that have ended, the last one last.
-    pub fn history(&self) -> impl DoubleEndedIterator<Item = &CheckpointReport> {
+    pub fn history(&self) -> impl DoubleEndedIterator<Item = &Arc<CheckpointReport>> {
         self.history.iter()
     }
 
@@ -454,7 +455,8 @@ impl Coordinator {
         if self.config.schedule.is_none() {
             return self.have_ended();
         }
-        let is_published = |c: &&CheckpointReport| matches!(c.outcome, Outcome::Published { .. });
+        let is_published =
+            |c: &&Arc<CheckpointReport>| matches!(c.outcome, Outcome::Published { .. });
         let last = self.history().rfind(is_published);
         last.is_some_and(|report| report.tasks.values().all(|task| task.has_ended))
     }

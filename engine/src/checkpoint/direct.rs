@@ -48,8 +48,10 @@ impl Director {
     /// Obeys one effect, or takes notice of one event, or of the time.
     pub(crate) fn turn(&mut self, event: Option<Event>) -> Option<Outcome> {
         if let Some(event) = event {
-            let now = self.life.clock.now();
-            let effects = self.lock().on(now, event);
+            let mut coordinator = self.lock();
+            // Asked under the lock: a trigger is stamped when it is decided.
+            let effects = coordinator.on(self.life.clock.now(), event);
+            drop(coordinator);
             self.effects.extend(effects);
         }
         let effect = self.effects.pop_front()?;

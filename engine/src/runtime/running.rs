@@ -26,7 +26,10 @@ pub(crate) struct Seen {
 
 impl Seen {
     fn history(&self) -> Vec<CheckpointReport> {
-        self.coordinator.lock().expect("no holder panics").history().cloned().collect()
+        let coordinator = self.coordinator.lock().expect("no holder panics");
+        let shared: Vec<_> = coordinator.history().cloned().collect();
+        drop(coordinator);
+        shared.into_iter().map(Arc::unwrap_or_clone).collect()
     }
 }
 

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::checkpoint::gate::Cut;
@@ -187,9 +188,10 @@ impl CheckpointReport {
     }
 }
 
-/// The newest [`HISTORY_MAX`] checkpoints that have ended, oldest first.
+/// The newest [`HISTORY_MAX`] checkpoints that have ended, oldest first. What has ended does not
+/// change: it is shared with who looks, so that looking never keeps the coordinator waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct History(VecDeque<CheckpointReport>);
+pub(super) struct History(VecDeque<Arc<CheckpointReport>>);
 
 impl History {
     pub(super) fn push(&mut self, mut report: CheckpointReport, outcome: Outcome) {
@@ -197,10 +199,10 @@ impl History {
             self.0.pop_front();
         }
         report.outcome = outcome;
-        self.0.push_back(report);
+        self.0.push_back(Arc::new(report));
     }
 
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &CheckpointReport> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<CheckpointReport>> {
         self.0.iter()
     }
 }
