@@ -31,11 +31,17 @@ const SIGINT: u32 = 2;
 /// Slow enough that the end of the input is far away.
 const SLOWLY: &str = "--workers 2 --rate 5000 --interval 60000";
 
+/// A job that is under way, and can be interrupted.
+fn start(place: &Place) -> Running {
+    let running = Running::start(place.billing(SLOWLY));
+    assert!(running.wait_until(|| bills(place) && listens(&running)));
+    running
+}
+
 #[test]
 fn an_interrupted_job_takes_one_more_checkpoint_and_goes_on_exactly_there() {
     let place = Place::new();
-    let running = Running::start(place.billing(SLOWLY));
-    assert!(running.wait_until(|| bills(&place) && listens(&running)));
+    let running = start(&place);
     interrupt(&running);
     let ended = running.join();
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
@@ -55,8 +61,7 @@ fn an_interrupted_job_takes_one_more_checkpoint_and_goes_on_exactly_there() {
 #[test]
 fn a_job_that_is_interrupted_twice_ends_at_once_and_is_exact_later() {
     let place = Place::new();
-    let running = Running::start(place.billing(SLOWLY));
-    assert!(running.wait_until(|| bills(&place) && listens(&running)));
+    let running = start(&place);
     interrupt(&running);
     interrupt(&running);
     assert_eq!(running.join().status.code(), Some(130));

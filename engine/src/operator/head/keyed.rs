@@ -19,8 +19,9 @@ pub trait Operator<R>: 'static {
     type Out: 'static;
     /// Can it emit more than one record for one?
     const EXPANDS: bool;
-    /// Processes some records, in order. They are counted when all are processed; whoever takes
-    /// more than one counts those before one that panics.
+    /// Processes some records, in order. They are counted when all are processed; whoever is given
+    /// more than one, as it does not [expand](Operator::EXPANDS), counts those before one that
+    /// panics.
     fn process(&mut self, records: &[R], done: &Done<'_>, out: &mut impl Emit<Self::Out>);
 }
 
@@ -112,12 +113,10 @@ where
     const EXPANDS: bool = true;
 
     #[inline]
-    fn process(&mut self, records: &[R], done: &Done<'_>, out: &mut impl Emit<O>) {
+    fn process(&mut self, records: &[R], _: &Done<'_>, out: &mut impl Emit<O>) {
         for record in records {
-            done.within(records, record, || {
-                (self.function)(&(self.key)(record), record, &mut self.output);
-                self.output.drain_into(out);
-            });
+            (self.function)(&(self.key)(record), record, &mut self.output);
+            self.output.drain_into(out);
         }
     }
 }
