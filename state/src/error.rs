@@ -241,3 +241,38 @@ pub enum RestoreError {
         declared: Box<Layout>,
     },
 }
+
+/// Why a key cannot be looked up in a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The operator has no table of this name.
+    #[error("operator \"{operator}\" has no table \"{table}\", but {}", list(.known))]
+    NoTable {
+        /// The operator.
+        operator: String,
+        /// The table.
+        table: String,
+        /// The tables that it has.
+        known: Vec<String>,
+    },
+    /// Its rows are of other types.
+    #[error("table \"{table}\" of operator \"{operator}\" holds {kind} of ({})", .stored.join(", "))]
+    OtherTypes {
+        /// The operator.
+        operator: String,
+        /// The table.
+        table: String,
+        /// What kind of table it is.
+        kind: &'static str,
+        /// The types of its rows, key first.
+        stored: Vec<String>,
+    },
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        "none at all".to_owned()
+    } else {
+        format!("\"{}\"", names.join("\", \""))
+    }
+}

@@ -24,6 +24,7 @@ mod lives;
 mod manifest;
 mod object;
 mod prune;
+mod savepoint;
 mod segment;
 mod snapshot;
 mod store;
@@ -34,7 +35,7 @@ pub use data::{
     ALIGN, Data, Key, Layout, Malformed, decode, decode_vec, encode, encode_slice, layout,
 };
 pub use entries::Entries;
-pub use error::{Damage, OpenError, RestoreError, WriteError};
+pub use error::{Damage, OpenError, ReadError, RestoreError, WriteError};
 pub use hash::{HASH, hash, hash_range, owner};
 pub use job::{Job, draw_id};
 pub use keyed::{List, Map, Value};
@@ -44,6 +45,7 @@ pub use manifest::{
     publish,
 };
 pub use prune::{Plan, Retention, prune};
+pub use savepoint::{keep, savepoints};
 pub use segment::{
     Content, Flight, FlightHead, Frame, FrameHead, Place, Segment, SegmentInfo, SegmentWriter,
     write_flight,

@@ -245,11 +245,11 @@ pub(crate) fn mark_name(id: CheckpointId) -> String {
 }
 
 /// The checkpoints that a folder names.
-fn ids(names: &[String], folder: &str) -> impl Iterator<Item = CheckpointId> {
+pub(crate) fn ids(names: &[String], folder: &str) -> impl Iterator<Item = CheckpointId> {
     names.iter().filter_map(move |name| CheckpointId::from_name(name.strip_prefix(folder)?))
 }
 
-fn write_record<T: crate::Data>(
+pub(crate) fn write_record<T: crate::Data>(
     store: &dyn Store,
     kind: Kind,
     name: &str,

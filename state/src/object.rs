@@ -20,6 +20,7 @@ pub(crate) struct Kind {
 pub(crate) const JOB: Kind = Kind { tag: *b"JOB ", version: 1, what: "a job record" };
 pub(crate) const LIFE: Kind = Kind { tag: *b"LIFE", version: 1, what: "a record of a life" };
 pub(crate) const MARK: Kind = Kind { tag: *b"MARK", version: 1, what: "a mark of a commit" };
+pub(crate) const SAVEPOINT: Kind = Kind { tag: *b"SAVE", version: 1, what: "a savepoint" };
 pub(crate) const MANIFEST: Kind = Kind { tag: *b"MANI", version: 1, what: "a manifest" };
 pub(crate) const SEGMENT: Kind = Kind { tag: *b"SEGM", version: 1, what: "a segment" };
 

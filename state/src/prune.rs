@@ -7,12 +7,14 @@
 //! * **P2**: manifests go before what they name, durably, so that no crash leaves a manifest whose
 //!   segments are gone; segments that a crash left behind go the next time.
 //! * **P3**: of the marks the newest on the line stays, which is the only one that counts.
+//! * **P4**: a savepoint stays, on whichever line of lives it lies, until its record is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{OpenError, RestoreError};
 use crate::lives::{CheckpointId, History, MARKS};
 use crate::manifest::Manifest;
+use crate::savepoint::savepoints;
 use crate::segment::segment_id;
 use crate::store::Store;
 
@@ -37,12 +39,19 @@ pub struct Plan {
 }
 
 impl Retention {
-    /// The checkpoints that are kept, newest first.
+    /// The checkpoints that are kept, newest first; not the savepoints.
     pub fn retained(&self, history: &History) -> Vec<CheckpointId> {
         let in_use =
             |id: CheckpointId| id.generation == self.generation && id.epoch >= self.epoch_in_use;
         let candidates = history.candidates().into_iter().enumerate();
         candidates.filter(|(i, id)| *i < self.keep.max(1) || in_use(*id)).map(|x| x.1).collect()
+    }
+
+    /// Those, and the savepoints (P4).
+    fn kept(&self, names: &[String], history: &History) -> BTreeSet<CheckpointId> {
+        let mut kept = savepoints(names);
+        kept.extend(self.retained(history));
+        kept
     }
 
     /// Plans the deletion, from a list of all names, the history by the same list, and the segments
@@ -53,7 +62,7 @@ impl Retention {
         history: &History,
         named: &BTreeMap<CheckpointId, Vec<String>>,
     ) -> Plan {
-        let retained = BTreeSet::from_iter(self.retained(history));
+        let retained = self.kept(names, history);
         let named: BTreeSet<&String> = named.values().flatten().collect();
         let newest = history.candidates().first().copied();
         // P1: newer than anything complete, in this life; a later life's are not ours to judge.
@@ -97,7 +106,7 @@ pub fn prune(
     let names = store.list("")?;
     history.update(store, &names)?;
     let mut named = BTreeMap::new();
-    for id in retention.retained(history) {
+    for id in retention.kept(&names, history) {
         match Manifest::open(store, id) {
             Ok(manifest) => {
                 let segments = manifest.segments.into_iter().map(|segment| segment.name);

@@ -38,6 +38,11 @@ impl<K: Key, V> Table<K, V> {
         self.rows.len()
     }
 
+    /// Bytes of memory of the rows and of what finds them.
+    pub(crate) fn allocation_size(&self) -> usize {
+        self.rows.allocation_size()
+    }
+
     #[inline]
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
         self.rows.find(address(key), |row| row.0 == *key).map(|row| &row.1)

@@ -7,6 +7,7 @@
 //! * **N2**: a table of the checkpoint that nobody declares, or declares as something else, is an
 //!   error: state is never dropped in silence.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -16,7 +17,7 @@ use super::{Frozen, Restored, Write};
 use crate::broadcast::Broadcast;
 use crate::data::{Data, Key, Layout, decode_vec, encode_slice, layout};
 use crate::entries::{Entries, Entry};
-use crate::error::{RestoreError, WriteError};
+use crate::error::{ReadError, RestoreError, WriteError};
 use crate::hash::{hash, hash_range, owner};
 use crate::keyed::{List, Map, Shared, Value};
 use crate::manifest::{TableInfo, TableKind};
@@ -42,6 +43,10 @@ pub struct States {
 /// A declared table, whatever its types.
 struct Declared {
     info: TableInfo,
+    /// The table itself, `Rc<RefCell<Table<K, V>>>`; of entries nothing.
+    table: Box<dyn Any>,
+    /// Bytes of memory that it takes, without what its rows hold elsewhere.
+    memory: Box<dyn Fn() -> usize>,
     freeze: Box<dyn Fn() -> Frozen>,
 }
 
@@ -117,7 +122,7 @@ impl States {
         let table = Rc::new(RefCell::new(table));
         let shared = Rc::clone(&table);
         let head = self.head(name, Content::Broadcast);
-        self.declare(info, move || {
+        self.declare(info, &table, move || {
             let (keys, values) = shared.borrow().columns();
             let head = head.clone();
             let write: Write = Box::new(move |w| write_rows(w, &head, &keys, &values));
@@ -162,7 +167,7 @@ impl States {
         }
         let shared = Rc::clone(&entries.rows);
         let head = self.head(name, Content::Entries);
-        self.declare(info, move || {
+        self.declare(info, &entries.rows, move || {
             let rows: Vec<(String, Entry)> = shared.borrow().clone().into_iter().collect();
             let bytes = rows.iter().map(|(id, entry)| id.len() + entry.bytes()).sum();
             let head = head.clone();
@@ -172,6 +177,40 @@ impl States {
             (bytes, write)
         });
         Ok(entries)
+    }
+
+    /// The value of a key in a table on this worker: of a table of values or of a broadcast table
+    /// the value, of lists a `VecDeque`, of maps a `BTreeMap`. None if the key has none.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such table, or it is of other types.
+    pub fn read<K: Key, V: Clone + 'static>(
+        &self,
+        table: &str,
+        key: &K,
+    ) -> Result<Option<V>, ReadError> {
+        let operator = || self.operator.clone();
+        let Some(declared) = self.tables.iter().find(|declared| declared.info.name == table) else {
+            let known = self.tables.iter().map(|declared| declared.info.name.clone()).collect();
+            let (operator, table) = (operator(), table.to_owned());
+            return Err(ReadError::NoTable { operator, table, known });
+        };
+        match declared.table.downcast_ref::<Shared<K, V>>() {
+            Some(rows) => Ok(rows.borrow().get(key).cloned()),
+            None => Err(ReadError::OtherTypes {
+                operator: operator(),
+                table: table.to_owned(),
+                kind: declared.info.kind.name(),
+                stored: declared.info.layouts.iter().map(|layout| layout.name.clone()).collect(),
+            }),
+        }
+    }
+
+    /// Bytes of memory that the tables on this worker take, without what their rows hold elsewhere
+    /// (the text of a `String`).
+    pub fn memory(&self) -> usize {
+        self.tables.iter().map(|table| (table.memory)()).sum()
     }
 
     /// What the manifest says about these tables.
@@ -214,7 +253,7 @@ impl States {
         let shared = Rc::clone(&table);
         let head = self.head(name, Content::Table { first: 0, last: 0 });
         let (worker, workers) = (self.worker, self.workers);
-        self.declare(info, move || {
+        self.declare(info, &table, move || {
             let (keys, values) = shared.borrow().columns();
             let bytes = keys.len() * (size_of::<K>() + size_of::<V>());
             let count = (bytes / PIECE_BYTES).clamp(1, PIECES_MAX);
@@ -277,16 +316,40 @@ impl States {
         Ok(declared)
     }
 
-    fn declare(&mut self, info: TableInfo, freeze: impl Fn() -> (usize, Write) + 'static) {
+    fn declare<T: Memory>(
+        &mut self,
+        info: TableInfo,
+        table: &Rc<RefCell<T>>,
+        freeze: impl Fn() -> (usize, Write) + 'static,
+    ) {
         let freeze = Box::new(move || {
             let (bytes, write) = freeze();
             Frozen { bytes, write }
         });
-        self.tables.push(Declared { info, freeze });
+        let of = Rc::clone(table);
+        let memory = Box::new(move || of.borrow().memory());
+        self.tables.push(Declared { info, table: Box::new(Rc::clone(table)), memory, freeze });
     }
 
     fn head(&self, name: &str, content: Content) -> FrameHead {
         FrameHead { operator: self.operator.as_str().into(), name: name.into(), content }
+    }
+}
+
+/// What takes memory.
+trait Memory: 'static {
+    fn memory(&self) -> usize;
+}
+
+impl<K: Key, V: 'static> Memory for Table<K, V> {
+    fn memory(&self) -> usize {
+        self.allocation_size()
+    }
+}
+
+impl Memory for BTreeMap<String, Entry> {
+    fn memory(&self) -> usize {
+        self.iter().map(|(id, entry)| id.len() + entry.bytes()).sum()
     }
 }
 
