@@ -25,6 +25,14 @@ pub struct Limits {
     /// Transactions of a sink and worker that may await their commit; with none free the sink takes
     /// no input. Two would do: one open, one prepared.
     pub transactions_max: usize,
+    /// Bytes that the tables of all tasks may take, as [`Memory`](crate::Memory) counts them: beyond,
+    /// the job ends with [`Error::StateFull`], and is not restarted. No limit is the default: nobody
+    /// knows what else needs memory.
+    pub state_bytes_max: u64,
+    /// Bytes that records in batches may take on all channels. The credit is made less until they
+    /// do: then senders wait for receivers. If one batch a channel is too much, the job does not
+    /// start. No limit is the default, since credit and batches are one.
+    pub in_flight_bytes_max: u64,
     /// How long a stopping job waits for a worker that is inside one record.
     pub stop_timeout: Duration,
 }
@@ -38,12 +46,35 @@ impl Default for Limits {
             slice: Duration::from_micros(50),
             source_quantum: 4_096,
             transactions_max: 4,
+            state_bytes_max: u64::MAX,
+            in_flight_bytes_max: u64::MAX,
             stop_timeout: Duration::from_secs(10),
         }
     }
 }
 
 impl Limits {
+    /// The credit with which so many edges between so many workers stay within the limit of what is
+    /// in flight: a sender has, beside what is on its way, a batch that is filled and one that waits.
+    ///
+    /// # Errors
+    ///
+    /// If that would be none.
+    pub(crate) fn credit_within(&self, edges: usize, workers: usize) -> Result<usize, Error> {
+        let batch = self.batch_bytes_max as u64;
+        let of_one = (edges * workers * workers).max(1) as u64 * batch;
+        let fit = (self.in_flight_bytes_max / of_one).saturating_sub(BATCHES_UNSENT);
+        match usize::try_from(fit).unwrap_or(usize::MAX).min(self.credit) {
+            0 => Err(Error::Flow(format!(
+                "{edges} edges between {workers} workers need at least {} bytes in flight, and the \
+                 limit in_flight_bytes_max is {}: raise it, or lower batch_bytes_max or the workers",
+                of_one * (BATCHES_UNSENT + 1),
+                self.in_flight_bytes_max
+            ))),
+            credit => Ok(credit),
+        }
+    }
+
     /// Records of type `R` in a batch, at most.
     pub(crate) fn batch_records<R>(&self) -> usize {
         let fit = self.batch_bytes_max / size_of::<R>().max(1);
@@ -142,6 +173,9 @@ impl Config {
     }
 }
 
+/// Batches of a channel that its sender holds: one is filled, one waits for credit.
+const BATCHES_UNSENT: u64 = 2;
+
 /// Workers of a job: each pair has a ring per edge.
 const WORKERS_MAX: usize = 256;
 
@@ -156,6 +190,20 @@ mod tests {
         assert_eq!(limits.batch_records::<u8>(), 2_048);
         assert_eq!(limits.batch_records::<[u8; 64]>(), 512);
         assert_eq!(limits.batch_records::<[u8; 1 << 20]>(), 1);
+    }
+
+    #[test]
+    fn credit_is_made_less_until_what_is_in_flight_fits() {
+        let limits = |in_flight_bytes_max| Limits { in_flight_bytes_max, ..Limits::default() };
+        assert_eq!(limits(u64::MAX).credit_within(3, 2).unwrap(), 8);
+        // 12 channels of 32 KiB a batch.
+        assert_eq!(limits(2 << 20).credit_within(3, 2).unwrap(), 3);
+        let message = limits(1 << 20).credit_within(3, 2).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "flow: 3 edges between 2 workers need at least 1179648 bytes in flight, and the limit \
+             in_flight_bytes_max is 1048576: raise it, or lower batch_bytes_max or the workers"
+        );
     }
 
     #[test]

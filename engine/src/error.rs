@@ -1,6 +1,6 @@
 //! What can go wrong, by the phase in which it does, and what to do about it.
 
-use overtake_state::{OpenError, RestoreError, WriteError};
+use overtake_state::{OpenError, ReadError, RestoreError, WriteError};
 
 /// What a source, a sink or an operator says went wrong.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -114,6 +114,41 @@ pub enum Error {
     Stopped {
         /// Why the last life failed.
         last: Box<Error>,
+    },
+
+    /// A checkpoint that was asked for was aborted. The job goes on; ask again.
+    #[error("checkpoint {epoch} was aborted: {why}")]
+    Checkpoint {
+        /// The checkpoint.
+        epoch: u64,
+        /// Why.
+        why: String,
+    },
+
+    /// A key cannot be looked up.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+
+    /// The job has ended, or its life has failed and the next one not begun, before it was asked or
+    /// could answer.
+    #[error("the job has ended, or is being restarted")]
+    Ended,
+
+    /// The state of all tasks takes more memory than it may. Give the job more, let its state be
+    /// smaller, or spread it over more machines.
+    #[error(
+        "operator \"{name}\" on worker {worker}: the state of the job takes {bytes} bytes of memory \
+         with it, and may take {allowed} (limit state_bytes_max)"
+    )]
+    StateFull {
+        /// The operator whose state has grown last.
+        name: String,
+        /// The worker.
+        worker: usize,
+        /// All state of the job.
+        bytes: u64,
+        /// The limit.
+        allowed: u64,
     },
 
     /// A thread could not be started.

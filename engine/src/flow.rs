@@ -44,6 +44,7 @@ impl Flow {
         name: &str,
         source: S,
     ) -> Stream<Begin<Reading<S>>, Identity> {
+        self.graph.borrow_mut().listeners.extend(source.listener());
         let open_name = name.to_owned();
         let make = move |install: &mut Install<'_>| {
             open(source, install).map_err(|cause| Error::Source { name: open_name, cause })

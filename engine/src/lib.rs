@@ -24,6 +24,7 @@ mod config;
 pub mod connect;
 mod error;
 pub mod flow;
+pub mod listener;
 mod operator;
 mod runtime;
 #[cfg(feature = "simulation")]
@@ -41,6 +42,7 @@ pub use checkpoint::time::Epoch;
 pub use config::{Config, Idle, Limits, Pinning};
 pub use error::{BoxError, Error};
 pub use flow::Flow;
+pub use listener::{Durability, Listener};
 pub use operator::head::Output;
 pub use overtake_state::{
     Broadcast, CheckpointId, Data, Entries, Key, List, Map, RestoreError, States, Transaction,
@@ -48,5 +50,7 @@ pub use overtake_state::{
 };
 pub use runtime::clock::Clock;
 pub use runtime::job::Job;
+pub use runtime::life::Memory;
+pub use runtime::pending::{Awaiting, Pending};
 pub use runtime::restart::Restart;
 pub use runtime::running::{Handle, Report, Running};

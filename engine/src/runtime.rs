@@ -5,10 +5,12 @@
 //! checkpoints; with a state directory also the segment writer, the publisher and two commit
 //! threads. Sources and sinks say which threads they have of their own.
 
+pub(crate) mod asked;
 pub(crate) mod clock;
 pub(crate) mod job;
 pub(crate) mod life;
 pub(crate) mod lives;
+pub(crate) mod pending;
 pub(crate) mod queue;
 pub(crate) mod restart;
 pub(crate) mod running;

@@ -83,7 +83,8 @@ impl World {
         let publications = Arc::new(Queue::default());
         let director = Director::new(&life, coordinator.clone(), publications.clone());
         let writer = Writer::new(&life, store);
-        let publisher = Publisher::new(&life, store, history, config.retention, targets);
+        let publisher =
+            Publisher::new(&life, store, history, config.retention, targets, Arc::new([]));
         let hung = Vec::new();
         Ok(World {
             life,

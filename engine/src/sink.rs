@@ -23,15 +23,19 @@
 //!   arrives late from a killed process is aborted by [`sweep`](Target::sweep).
 //! * **K6**: writing, cutting and asking never wait for the outside: that is what
 //!   [`Prepare`] is for.
+//! * **K7**: a sink may write ahead instead, for a target without transactions: what it processed
+//!   lies in its [state](Sink::restore), [`store`](Sink::store) tells it which epoch ends there, and
+//!   its [`Listener`] is told when that is complete. Then what it holds may go out; it stays in the
+//!   state until it has arrived.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use overtake_state::Data;
 pub use overtake_state::Transaction;
+use overtake_state::{Data, RestoreError, States};
 
-use crate::Waker;
 use crate::error::BoxError;
+use crate::{Listener, Waker};
 
 /// Names a transaction before it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,6 +106,22 @@ pub trait Sink: 'static {
     /// output may repeat.
     fn target(&self) -> Option<Arc<dyn Target>>;
 
+    /// Declares what the sink keeps in checkpoints (K7). Called once on each worker, before it is
+    /// opened.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be restored; the job does not start.
+    fn restore(&mut self, states: &mut States) -> Result<(), RestoreError> {
+        let _ = states;
+        Ok(())
+    }
+
+    /// Who is told when an epoch is complete (K7).
+    fn listener(&self) -> Option<Arc<dyn Listener>> {
+        None
+    }
+
     /// Called once on each worker before the first record.
     ///
     /// # Errors
@@ -128,6 +148,12 @@ pub trait Sink: 'static {
     ///
     /// Stops the job.
     fn cut(&mut self, id: TransactionId) -> Result<Option<(Vec<u8>, Prepare)>, BoxError>;
+
+    /// Puts what is to be stored into its state, which is frozen next: the snapshot that ends this
+    /// epoch (K7).
+    fn store(&mut self, epoch: u64) {
+        let _ = epoch;
+    }
 }
 
 /// Calls a function for every record: at least once, and before anything is committed.

@@ -16,16 +16,22 @@
 //!   final in one life, and answered again at once in the next one.
 //! * **S7**: a source emits only while the output [is not blocked](Emit::is_blocked); records that
 //!   it has read ahead stay with it.
+//! * **S8**: a source that must know when its positions are durable has a
+//!   [`Listener`]: [`cut`](Source::cut) tells it after which records each epoch ends, and the
+//!   listener is told when that is complete.
+//! * **S9**: a source that is told to [`drain`](Source::drain) emits what it has accepted and cannot
+//!   be read again, and then ends. By default there is no such thing, and it ends at once.
 
 pub(crate) mod items;
 mod paced;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use overtake_state::Data;
 
-use crate::Waker;
 use crate::error::BoxError;
+use crate::{Listener, Waker};
 pub use items::Items;
 pub use paced::{Paced, paced};
 
@@ -107,6 +113,22 @@ pub trait Source: 'static {
 
     /// The position of each split of this worker, after what was emitted (S4).
     fn positions(&self) -> Vec<(String, Self::Position)>;
+
+    /// Who is told when positions are durable (S8).
+    fn listener(&self) -> Option<Arc<dyn Listener>> {
+        None
+    }
+
+    /// The positions that were just told are those of the checkpoint that ends this epoch (S8).
+    fn cut(&mut self, epoch: u64) {
+        let _ = epoch;
+    }
+
+    /// The job shall end, without reading its input to the end (S9). Answers how the source was
+    /// left: [`Read::Ended`], or it is read until it says so.
+    fn drain(&mut self) -> Read {
+        Read::Ended
+    }
 }
 
 /// A source of records that are in memory, read by one worker in their order.

@@ -28,7 +28,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use overtake::simulation::coordinator::Request;
 use overtake::simulation::{Late, World, set_hook};
 use overtake::{CheckpointId, Cut, Error, Flow, Job, RestoreError};
 use overtake_state::{Memory, Store};
@@ -351,7 +350,7 @@ impl<'a> Lives<'a> {
     fn judge(&self, world: &World) {
         world.with_coordinator(|coordinator| {
             for report in coordinator.history() {
-                let is_savepoint = report.request == Some(Request::Savepoint);
+                let is_savepoint = report.is_savepoint();
                 if is_savepoint && report.tasks.values().any(|task| task.cut != Cut::Aligned) {
                     let epoch = report.epoch;
                     self.shared.lock().wrong(format!("savepoint {epoch} was not aligned"));

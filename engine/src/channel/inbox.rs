@@ -40,6 +40,8 @@ pub(crate) struct Inbox<R> {
     turn: Turn,
     position: usize,
     capturing: Option<(Capture, Vec<Group<R>>)>,
+    /// Records in all queues, the restored one too.
+    records: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +59,9 @@ impl<R: 'static> Inbox<R> {
         receiver: Receiver<R>,
         restored: VecDeque<Batch<R>>,
     ) -> Inbox<R> {
+        let records = restored.iter().map(|batch| batch.records.as_slice().len()).sum();
         Inbox {
+            records,
             operator: operator.into(),
             edge: edge.into(),
             restored,
@@ -81,6 +85,7 @@ impl<R: 'static> Inbox<R> {
             groups[1 + from].pieces.push(piece);
         }
         // I1: who sent it had credit for it, and gets that back when it is processed.
+        self.records += parcel.records.as_slice().len();
         self.queues[from].push_back(Batch { time, records: parcel.records });
         Some(parcel.message)
     }
@@ -138,6 +143,7 @@ impl<R: 'static> Inbox<R> {
     #[inline]
     pub(crate) fn advance(&mut self, count: usize) {
         self.position += count;
+        self.records -= count;
         match self.turn {
             Turn::Restored => {
                 if self.position == self.restored[0].records.as_slice().len() {
@@ -164,6 +170,8 @@ pub(crate) trait InPort {
     fn is_drained(&self, epoch: Epoch) -> bool;
     /// Is nothing unprocessed at all?
     fn is_empty(&self) -> bool;
+    /// Bytes of the records that are unprocessed.
+    fn bytes(&self) -> usize;
     /// Is there something on the rings that was not pulled yet? Never stale: the look after arming.
     fn has_arrivals(&self) -> bool;
     /// Opens a capture: shares what is unprocessed now; what arrives later is recorded.
@@ -183,6 +191,10 @@ impl<R: Data> InPort for RefCell<Inbox<R>> {
         let inbox = self.borrow();
         let has_restored = !inbox.restored.is_empty() && !fault(Fault::EndBeforeRestored);
         !has_restored && inbox.queues.iter().all(VecDeque::is_empty)
+    }
+
+    fn bytes(&self) -> usize {
+        self.borrow().records * size_of::<R>()
     }
 
     fn has_arrivals(&self) -> bool {

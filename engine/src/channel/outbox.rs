@@ -128,6 +128,8 @@ pub trait OutPort {
     fn is_blocked(&self) -> bool;
     /// Is nothing unsent?
     fn is_empty(&self) -> bool;
+    /// Bytes of the full batches that wait for credit.
+    fn bytes(&self) -> usize;
     /// Could a waiting batch be sent now? Never stale: the look after arming.
     fn look_for_credit(&self) -> bool;
     /// Gives to timely what has credit, oldest first (O1).
@@ -151,6 +153,10 @@ impl<R: Data> OutPort for Outbox<R> {
 
     fn is_empty(&self) -> bool {
         self.waiting == 0 && self.open.iter().all(Vec::is_empty)
+    }
+
+    fn bytes(&self) -> usize {
+        self.waiting * self.capacity * size_of::<R>()
     }
 
     fn look_for_credit(&self) -> bool {

@@ -19,6 +19,7 @@ pub(crate) struct Control {
     trigger: AtomicU64,
     aborted: AtomicU64,
     completed: AtomicU64,
+    drain: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -43,6 +44,7 @@ pub(crate) enum Raise {
     Trigger(Epoch),
     Aborted(Epoch),
     Completed(Epoch),
+    Drain,
     Stop,
 }
 
@@ -56,24 +58,22 @@ impl Control {
             trigger: part(),
             aborted: part(),
             completed: part(),
+            drain: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         }
     }
 
     /// Raises one part and the version (W1, W2). The caller wakes all tasks afterwards.
     pub(crate) fn raise(&self, raise: Raise) {
-        let (part, epoch) = match raise {
-            Raise::Overtake(epoch) => (&self.overtake, epoch),
-            Raise::Trigger(epoch) => (&self.trigger, epoch),
-            Raise::Aborted(epoch) => (&self.aborted, epoch),
-            Raise::Completed(epoch) => (&self.completed, epoch),
-            Raise::Stop => {
-                self.stop.store(true, Ordering::Release);
-                self.version.fetch_add(1, Ordering::Release);
-                return;
-            }
-        };
-        part.fetch_max(epoch.0, Ordering::Release);
+        let epoch = |part: &AtomicU64, epoch: Epoch| _ = part.fetch_max(epoch.0, Ordering::Release);
+        match raise {
+            Raise::Overtake(to) => epoch(&self.overtake, to),
+            Raise::Trigger(to) => epoch(&self.trigger, to),
+            Raise::Aborted(to) => epoch(&self.aborted, to),
+            Raise::Completed(to) => epoch(&self.completed, to),
+            Raise::Drain => self.drain.store(true, Ordering::Release),
+            Raise::Stop => self.stop.store(true, Ordering::Release),
+        }
         // Release: a task that reads this version with acquire reads the part above too (W2).
         self.version.fetch_add(1, Ordering::Release);
     }
@@ -82,6 +82,11 @@ impl Control {
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// Shall sources read no further?
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drain.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

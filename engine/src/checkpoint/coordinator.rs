@@ -130,7 +130,7 @@ impl Checkpoint {
 
     /// May it still be told not to wait? A savepoint never (K2).
     fn may_overtake(&self) -> bool {
-        self.stage == Stage::Aligning && self.report.request != Some(Request::Savepoint)
+        self.stage == Stage::Aligning && !self.report.is_savepoint()
     }
 }
 
@@ -237,7 +237,7 @@ impl Coordinator {
     }
 
     /// The newest checkpoints that have ended, the last one last.
-    pub fn history(&self) -> impl DoubleEndedIterator<Item = &Arc<CheckpointReport>> {
+    pub fn history(&self) -> impl DoubleEndedIterator<Item = &Arc<CheckpointReport>> + Clone {
         self.history.iter()
     }
 
@@ -369,7 +369,7 @@ impl Coordinator {
         self.announced.insert(epoch, now);
         let report = checkpoint.report;
         let have_ended = report.tasks.values().all(|report| report.has_ended);
-        if have_ended || report.request == Some(Request::Stop) {
+        if have_ended || report.request.is_some_and(Request::is_last) {
             self.end.get_or_insert(epoch);
         }
         self.history.push(report, Outcome::Published { at: now });
@@ -403,7 +403,7 @@ impl Coordinator {
                 self.requests.insert(request);
                 vec![]
             }
-            None if request == Request::Stop => self.stop(),
+            None if request.is_last() => self.stop(),
             None => vec![], // there is nowhere to write one: the job's handle says so
         }
     }
@@ -425,9 +425,7 @@ impl Coordinator {
         let is_tolerated = self.failed <= schedule.failures_tolerated;
         for (epoch, checkpoint) in self.under_way.split_off(&from) {
             let why = if epoch == from { why.clone() } else { Reason::BuiltOn(from) };
-            if checkpoint.report.request == Some(Request::Stop) {
-                self.requests.insert(Request::Stop);
-            }
+            self.requests.extend(checkpoint.report.request.filter(|request| request.is_last()));
             self.history.push(checkpoint.report, Outcome::Aborted { at: now, why });
         }
         if is_tolerated {

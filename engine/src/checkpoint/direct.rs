@@ -51,6 +51,13 @@ impl Director {
             let mut coordinator = self.lock();
             // Asked under the lock: a trigger is stamped when it is decided.
             let effects = coordinator.on(self.life.clock.now(), event);
+            let has_ended = |effect: &Effect| {
+                matches!(effect, Effect::Announce(_) | Effect::Abort { .. } | Effect::Fail(_))
+            };
+            if effects.iter().any(has_ended) {
+                let history = coordinator.history().map(|report| &**report);
+                self.life.awaited.tell(self.life.generation, history);
+            }
             drop(coordinator);
             self.effects.extend(effects);
         }
@@ -98,7 +105,8 @@ impl Director {
         let report = coordinator.under_way().find(|report| report.epoch == epoch);
         let report = report.expect("what is published is under way");
         let has_ended = report.tasks.values().all(|task| task.has_ended);
-        Publication { epoch, base_min, has_ended, statistics: statistics(report) }
+        let (is_savepoint, statistics) = (report.is_savepoint(), statistics(report));
+        Publication { epoch, base_min, has_ended, is_savepoint, statistics }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Coordinator> {

@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use overtake_state::{
-    CheckpointId, HASH, History, Manifest, OperatorInfo, Retention, Statistics, Store, prune,
+    CheckpointId, HASH, History, Manifest, OperatorInfo, Retention, Statistics, Store, keep, prune,
     publish, write_mark,
 };
 
 use crate::checkpoint::coordinator::Event;
 use crate::checkpoint::restore::forget_the_line;
 use crate::checkpoint::time::Epoch;
+use crate::listener::Listeners;
 use crate::runtime::life::Life;
 use crate::sink::Target;
 use crate::sync::{self, Fault, fault};
@@ -29,12 +30,15 @@ pub(crate) struct Publication {
     /// The oldest epoch on which a task may still build.
     pub(crate) base_min: Epoch,
     pub(crate) has_ended: bool,
+    /// Does the user keep it?
+    pub(crate) is_savepoint: bool,
     pub(crate) statistics: Statistics,
 }
 
 enum Step {
     Put(Publication, Box<Manifest>),
     Mark(Publication),
+    Keep(Publication),
     Tell(Publication),
     Prune(Publication),
 }
@@ -45,6 +49,7 @@ impl Step {
         match self {
             Step::Put(..) => "publish",
             Step::Mark(_) => "mark",
+            Step::Keep(_) => "keep",
             Step::Tell(_) => "tell",
             Step::Prune(_) => "prune",
         }
@@ -69,6 +74,7 @@ pub(crate) struct Publisher {
     history: History,
     retention: usize,
     targets: BTreeMap<String, Arc<dyn Target>>,
+    listeners: Listeners,
     step: Option<Step>,
 }
 
@@ -80,9 +86,10 @@ impl Publisher {
         history: History,
         retention: usize,
         targets: BTreeMap<String, Arc<dyn Target>>,
+        listeners: Listeners,
     ) -> Publisher {
         let (life, store) = (life.clone(), store.clone());
-        Publisher { life, store, history, retention, targets, step: None }
+        Publisher { life, store, history, retention, targets, listeners, step: None }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -115,10 +122,21 @@ impl Publisher {
             },
             Step::Mark(publication) => {
                 let is_done = write_mark(store, self.id(publication.epoch)).is_ok();
-                let next = if is_done { Step::Tell(publication) } else { Step::Mark(publication) };
-                (Some(next), is_done)
+                let next = match (is_done, publication.is_savepoint) {
+                    (false, _) => Step::Mark,
+                    (true, true) => Step::Keep,
+                    (true, false) => Step::Tell,
+                };
+                (Some(next(publication)), is_done)
+            }
+            Step::Keep(publication) => {
+                let is_done = keep(store, self.id(publication.epoch)).is_ok();
+                let next = if is_done { Step::Tell } else { Step::Keep };
+                (Some(next(publication)), is_done)
             }
             Step::Tell(publication) => {
+                // First: who waits for this checkpoint waits for what they are told, too.
+                self.listeners.iter().for_each(|told| told.completed(publication.epoch.0));
                 self.life.events.push(Event::Published { epoch: publication.epoch });
                 (Some(Step::Prune(publication)), true)
             }
@@ -140,7 +158,7 @@ impl Publisher {
     /// Is something on its way to the store, which may arrive there after the death of everybody?
     #[cfg(feature = "simulation")]
     pub(crate) fn is_putting(&self) -> bool {
-        matches!(self.step, Some(Step::Put(..) | Step::Mark(_)))
+        matches!(self.step, Some(Step::Put(..) | Step::Mark(_) | Step::Keep(_)))
     }
 
     /// The job ends: sweeps once more, since what a killed process had asked for may have arrived

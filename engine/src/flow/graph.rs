@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use overtake_state::{Data, Layout, layout};
 
+use crate::Listener;
 use crate::error::Error;
 use crate::flow::install::Install;
 use crate::operator::chain::Logic;
@@ -47,6 +48,8 @@ pub struct Graph {
     /// Streams that nobody has used yet, by the name of their task.
     unused: BTreeSet<String>,
     errors: Vec<String>,
+    /// Who is told of lives and checkpoints.
+    pub(crate) listeners: Vec<Arc<dyn Listener>>,
 }
 
 impl Graph {

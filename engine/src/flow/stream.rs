@@ -370,6 +370,7 @@ impl<O: Origin, T: Transform<O::Record>> Stream<O, T> {
         T::Out: Data,
     {
         let target = sink.target();
+        self.origin.graph().borrow_mut().listeners.extend(sink.listener());
         let of = Some((name.to_owned(), target));
         let name = name.to_owned();
         let tail = move |install: &mut Install<'_>| {
@@ -381,6 +382,7 @@ impl<O: Origin, T: Transform<O::Record>> Stream<O, T> {
                 workers: install.life.workers,
                 waker: install.waker(),
             };
+            sink.restore(install.states())?;
             sink.open(context).map_err(|cause| Error::Sink { name: name.clone(), cause })?;
             Ok(Sinking::new(sink, &name, install.worker, install.index(), &install.life))
         };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::channel::outbox::OutPort;
 use crate::checkpoint::gate::Gate;
+use crate::checkpoint::time::Epoch;
 use crate::error::BoxError;
 use crate::operator::head::Head;
 use crate::operator::slice::Turn;
@@ -20,7 +21,8 @@ pub trait Logic {
     fn has_ended(&self) -> bool;
     fn woken(&mut self);
     fn wakes_at(&self) -> Option<Duration>;
-    fn store(&mut self);
+    fn store(&mut self, epoch: Epoch);
+    fn drain(&mut self);
     fn outboxes(&mut self, visit: &mut dyn FnMut(&mut dyn OutPort));
     fn sink(&mut self) -> Option<&mut dyn SinkPort>;
 }
@@ -66,8 +68,13 @@ impl<H: Head, T: Transform<H::Out>, O: Tail<T::Out>> Logic for Chain<H, T, O> {
         self.head.wakes_at()
     }
 
-    fn store(&mut self) {
-        self.head.store();
+    fn store(&mut self, epoch: Epoch) {
+        self.head.store(epoch);
+        self.tail.store(epoch);
+    }
+
+    fn drain(&mut self) {
+        self.head.drain();
     }
 
     fn outboxes(&mut self, visit: &mut dyn FnMut(&mut dyn OutPort)) {

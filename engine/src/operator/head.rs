@@ -8,6 +8,7 @@ pub(crate) mod two;
 use std::time::Duration;
 
 use crate::checkpoint::gate::Gate;
+use crate::checkpoint::time::Epoch;
 use crate::error::BoxError;
 use crate::operator::slice::Turn;
 use crate::source::Emit;
@@ -48,8 +49,14 @@ pub trait Head: 'static {
         None
     }
 
-    /// Puts what is to be stored into its tables, just before they are frozen.
-    fn store(&mut self) {}
+    /// Puts what is to be stored into its tables, just before they are frozen at the end of an
+    /// epoch.
+    fn store(&mut self, epoch: Epoch) {
+        let _ = epoch;
+    }
+
+    /// The job shall end: what has no inputs reads no further.
+    fn drain(&mut self) {}
 }
 
 /// What an operator's function emits into.

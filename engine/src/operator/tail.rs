@@ -7,6 +7,7 @@ pub(crate) mod branch;
 pub(crate) mod sink;
 
 use crate::channel::outbox::{OutPort, Outbox};
+use crate::checkpoint::time::Epoch;
 use crate::error::BoxError;
 use crate::flow::edge::Route;
 use crate::operator::tail::sink::SinkPort;
@@ -25,6 +26,12 @@ pub(crate) trait Tail<R>: Emit<R> + 'static {
     /// Those of a sink.
     fn end_slice(&mut self) -> Result<(), BoxError> {
         Ok(())
+    }
+
+    /// Puts what is to be stored into its tables, just before they are frozen at the end of an
+    /// epoch.
+    fn store(&mut self, epoch: Epoch) {
+        let _ = epoch;
     }
 
     /// The sink, if it is one.

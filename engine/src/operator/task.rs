@@ -37,10 +37,10 @@ use crate::checkpoint::coordinator::{CutStats, Event, Report};
 use crate::checkpoint::gate::{Cut, Gate, Seen};
 use crate::checkpoint::snapshot::Snapshot;
 use crate::checkpoint::time::{EVENT_MAX, EVENT_MIN, Epoch, Time};
-use crate::error::BoxError;
+use crate::error::{BoxError, Error};
 use crate::operator::chain::Logic;
 use crate::operator::slice::{Chunk, Slice, Turn};
-use crate::runtime::life::Life;
+use crate::runtime::life::{Life, Memory};
 use crate::sync::{self, Fault, Padded, fault};
 
 /// An input of a task: where its batches arrive, and what timely says of its frontier.
@@ -80,6 +80,8 @@ pub(crate) struct Task {
     chunk: Chunk,
     processed: u64,
     has_reported_end: bool,
+    is_draining: bool,
+    memory: Memory,
 }
 
 impl Task {
@@ -108,6 +110,8 @@ impl Task {
             chunk: Chunk::new(),
             processed: 0,
             has_reported_end: false,
+            is_draining: false,
+            memory: Memory::default(),
         }
     }
 
@@ -137,6 +141,11 @@ impl Task {
             return Ok(Next::Wait(None));
         }
         self.logic.woken();
+        if self.is_source() && self.life.control.is_draining() && !self.is_draining {
+            self.is_draining = true;
+            self.logic.drain();
+        }
+        self.life.looks(self.index).answer(&self.states);
         self.see(frontiers);
         self.pull();
         self.settle();
@@ -156,6 +165,7 @@ impl Task {
             self.work()?;
             self.life.set_processed(self.index, self.processed);
         }
+        self.tell_memory()?;
         sync::yield_point();
         self.flush();
         self.tell();
@@ -166,6 +176,26 @@ impl Task {
         }
         self.report_end();
         Ok(self.next(overtaking.is_some()))
+    }
+
+    /// Tells what it takes of memory, and fails if all tasks together take more than they may.
+    fn tell_memory(&mut self) -> Result<(), BoxError> {
+        let mut in_flight: usize = self.inputs.iter().map(|input| input.port.bytes()).sum();
+        self.logic.outboxes(&mut |outbox| in_flight += outbox.bytes());
+        let now =
+            Memory { state_bytes: self.states.memory() as u64, in_flight_bytes: in_flight as u64 };
+        if now == self.memory {
+            return Ok(());
+        }
+        self.life.set_memory(self.index, now);
+        let has_grown = now.state_bytes > std::mem::replace(&mut self.memory, now).state_bytes;
+        let allowed = self.life.limits.state_bytes_max;
+        let bytes = if has_grown { self.life.memory().state_bytes } else { 0 };
+        if bytes <= allowed {
+            return Ok(());
+        }
+        let (name, worker) = self.life.name(self.index);
+        Err(Error::StateFull { name: name.to_owned(), worker, bytes, allowed }.into())
     }
 
     /// Reads the frontiers: the least that can still arrive on each input.
@@ -351,7 +381,7 @@ impl Task {
             sink.cut(epoch)?;
             listed = sink.listed();
         }
-        self.logic.store();
+        self.logic.store(epoch);
         let tables = self.states.freeze();
         let mut flights = Vec::new();
         if cut != Cut::Aligned {

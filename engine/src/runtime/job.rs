@@ -129,8 +129,11 @@ impl Job {
         self.check_restart()?;
         let describe: Describe = Arc::new(describe);
         let graph = describe_graph(&*describe)?;
+        let mut config = self.config.clone();
+        config.limits.credit = config.limits.credit_within(graph.edges.len(), config.workers)?;
         let home = self.open(&graph)?;
-        Lives { config: self.config, home, describe }.start(&graph)
+        let listeners = graph.listeners.clone().into();
+        Lives { config, home, describe, listeners }.start(&graph)
     }
 
     /// There must be something to go on from.

@@ -15,6 +15,7 @@ use crate::checkpoint::snapshot::Snapshot;
 use crate::checkpoint::time::Epoch;
 use crate::checkpoint::write::Written;
 use crate::config::Limits;
+use crate::runtime::asked::{Asked, Awaited, Look};
 use crate::runtime::clock::Clock;
 use crate::runtime::queue::Queue;
 use crate::sync::Padded;
@@ -52,6 +53,28 @@ pub(crate) struct Life {
     /// The task that each worker is in, plus one; 0 between tasks.
     running: Vec<Padded<AtomicUsize>>,
     processed: Vec<Padded<AtomicU64>>,
+    /// What each task takes of memory.
+    memory: Vec<Padded<TaskMemory>>,
+    /// Looks at the state of each task.
+    looks: Vec<Asked<Look>>,
+    /// Checkpoints that somebody waits for.
+    pub(crate) awaited: Asked<Awaited>,
+}
+
+/// What a job takes of memory, as its tasks have told after their last pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes of the tables that hold state, without what rows hold elsewhere (the text of a
+    /// `String`).
+    pub state_bytes: u64,
+    /// Bytes of records that are sent and not processed, or wait to be sent, as they lie in batches.
+    pub in_flight_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct TaskMemory {
+    state_bytes: AtomicU64,
+    in_flight_bytes: AtomicU64,
 }
 
 /// How a life begins.
@@ -100,6 +123,9 @@ impl Life {
             start: restored_epoch.next(),
             running: (0..workers).map(|_| Padded::default()).collect(),
             processed: wakes.iter().map(|_| Padded::default()).collect(),
+            memory: wakes.iter().map(|_| Padded::default()).collect(),
+            looks: wakes.iter().map(|_| Asked::default()).collect(),
+            awaited: Asked::default(),
             job,
             generation,
             workers,
@@ -173,6 +199,8 @@ impl Life {
     pub(crate) fn close(&self) {
         let restored = self.restored.lock().expect("no holder panics").take();
         drop(restored);
+        self.looks.iter().for_each(Asked::close);
+        self.awaited.close();
         self.snapshots.clear();
         self.commits.clear();
         self.events.clear();
@@ -197,6 +225,28 @@ impl Life {
     /// The task that a worker is in.
     pub(crate) fn running(&self, worker: usize) -> Option<usize> {
         self.running[worker].load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Looks at the state of a task.
+    pub(crate) fn looks(&self, index: usize) -> &Asked<Look> {
+        &self.looks[index]
+    }
+
+    /// What a task takes of memory now: its tables, and what it holds in flight.
+    pub(crate) fn set_memory(&self, index: usize, memory: Memory) {
+        self.memory[index].state_bytes.store(memory.state_bytes, Ordering::Relaxed);
+        self.memory[index].in_flight_bytes.store(memory.in_flight_bytes, Ordering::Relaxed);
+    }
+
+    /// What all tasks take of memory.
+    pub(crate) fn memory(&self) -> Memory {
+        let sum = |of: fn(&TaskMemory) -> &AtomicU64| {
+            self.memory.iter().map(|task| of(task).load(Ordering::Relaxed)).sum()
+        };
+        Memory {
+            state_bytes: sum(|task| &task.state_bytes),
+            in_flight_bytes: sum(|task| &task.in_flight_bytes),
+        }
     }
 
     /// A task has processed so many records in this life. Exact after each pass, and when the task

@@ -27,11 +27,12 @@ use crate::checkpoint::restore;
 use crate::config::Config;
 use crate::error::Error;
 use crate::flow::graph::Graph;
+use crate::listener::{Durability, Listeners};
 use crate::runtime::clock::Clock;
 use crate::runtime::job::{State, begin, describe_graph};
 use crate::runtime::restart::may_pass;
 use crate::runtime::running::{Report, Running, Steering, Wish};
-use crate::runtime::threads::{Describe, Ended, Threads};
+use crate::runtime::threads::{Describe, Ended, Outside, Threads};
 use crate::runtime::worker::guard;
 
 /// An opened state directory. It stays locked while this is there.
@@ -44,11 +45,8 @@ pub(crate) struct Home {
 impl Home {
     /// Begins a life in it: chooses the checkpoint, records the life, repeats commits.
     fn begin(&self, graph: &Graph) -> Result<State, Error> {
-        let go_back = if self.may_go_back || graph.targets().next().is_none() {
-            GoBack::Allowed
-        } else {
-            GoBack::Refused
-        };
+        let is_told = graph.targets().next().is_some() || !graph.listeners.is_empty();
+        let go_back = if self.may_go_back || !is_told { GoBack::Allowed } else { GoBack::Refused };
         let start = restore::prepare(&self.store, graph, go_back)?;
         restore::begin(&*self.store, &self.job, &start, &restore::targets(graph))?;
         Ok(State { store: self.store.clone(), job: self.job.clone(), start })
@@ -60,6 +58,13 @@ pub(crate) struct Lives {
     pub(crate) config: Config,
     pub(crate) home: Option<Home>,
     pub(crate) describe: Describe,
+    pub(crate) listeners: Listeners,
+}
+
+impl Drop for Lives {
+    fn drop(&mut self) {
+        self.listeners.iter().for_each(|listener| listener.ended());
+    }
 }
 
 impl Lives {
@@ -73,15 +78,26 @@ impl Lives {
         let steering = Arc::new(Steering::new(first.seen()));
         let its = steering.clone();
         let thread = Builder::new().name("overtake-job".to_owned());
-        let job = thread.spawn(move || self.run(first, &its)).map_err(Error::Thread)?;
+        let run = move || {
+            let ended = self.run(first, &its);
+            its.ended();
+            ended
+        };
+        let job = thread.spawn(run).map_err(Error::Thread)?;
         Ok(Running::new(steering, job))
     }
 
     fn begin(&self, graph: &Graph) -> Result<Threads, Error> {
         let state = self.home.as_ref().map(|home| home.begin(graph)).transpose()?;
         let (life, coordinator) = begin(&self.config, graph, state.as_ref(), Clock::system());
-        let (targets, describe) = (restore::targets(graph), self.describe.clone());
-        Threads::start(&self.config, life, coordinator, state, targets, describe)
+        let durability = if state.is_some() { Durability::Checkpoints } else { Durability::None };
+        for listener in &*self.listeners {
+            let begun = listener.begin(life.generation, durability);
+            begun.map_err(|why| Error::Flow(why.to_string()))?;
+        }
+        let outside =
+            Outside { targets: restore::targets(graph), listeners: self.listeners.clone() };
+        Threads::start(&self.config, life, coordinator, state, outside, self.describe.clone())
     }
 
     /// The same, with the flow described anew: what it holds of a life has ended with it.
@@ -120,7 +136,7 @@ impl Lives {
                     Error::Exhausted { restarts, last }
                 });
             };
-            if steering.wait(again.delay) != Wish::GoOn {
+            if steering.wait(again.delay) >= Wish::Stop {
                 return Err(Error::Stopped { last: Box::new(why) });
             }
             (restarts, in_a_row) = (restarts + 1, again.in_a_row);

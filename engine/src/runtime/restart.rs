@@ -162,6 +162,10 @@ pub(crate) fn may_pass(why: &Error) -> bool {
         | Error::Stuck { .. }
         | Error::Thread(_)
         | Error::Exhausted { .. }
+        | Error::Checkpoint { .. }
+        | Error::Read(_)
+        | Error::Ended
+        | Error::StateFull { .. }
         | Error::Stopped { .. } => false,
     }
 }

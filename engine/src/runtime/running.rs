@@ -7,13 +7,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use overtake_state::CheckpointId;
+use overtake_state::{CheckpointId, Key, States, hash, owner};
 
+use crate::checkpoint::control::Raise;
 use crate::checkpoint::coordinator::{CheckpointReport, Event, Request};
 use crate::checkpoint::direct::SharedCoordinator;
 use crate::error::Error;
+use crate::runtime::asked::{Awaited, Look};
 use crate::runtime::clock::Clock;
-use crate::runtime::life::Life;
+use crate::runtime::life::{Life, Memory};
+use crate::runtime::pending::{Answer, Pending};
 
 /// What is seen of a life from outside.
 #[derive(Clone)]
@@ -38,6 +41,8 @@ impl Seen {
 pub(crate) enum Wish {
     /// That it goes on.
     GoOn,
+    /// That it reads no further, and ends when everything is processed.
+    Drain,
     /// One more checkpoint, and the end.
     Stop,
     /// The end at once.
@@ -53,19 +58,50 @@ pub(crate) struct Steering {
 struct Now {
     /// The life that runs, or the last one.
     seen: Seen,
-    /// That life has failed, and no other has begun yet.
-    is_between: bool,
+    phase: Phase,
     wish: Wish,
-    /// A checkpoint was asked for between two lives: the next one takes it.
-    wants_checkpoint: bool,
+    /// Checkpoints that were asked for between two lives: the next one takes them.
+    wanted: Vec<(Request, Answer<CheckpointId>)>,
     restarts: u32,
     /// Why the last life failed that did.
     failure: Option<String>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A life runs.
+    Running,
+    /// The last one has failed, and another may begin.
+    Between,
+    /// No other will.
+    Over,
+}
+
 impl Now {
     fn tell(&self, event: Event) {
         self.seen.life.events.push(event);
+    }
+
+    /// Asks the life that runs for a checkpoint.
+    fn ask(&self, request: Request, answer: Answer<CheckpointId>) {
+        let life = &self.seen.life;
+        let awaited = Awaited { request, since: life.clock.now(), answer };
+        // A life that is over tells nobody: the answer, dropped, says so.
+        if life.awaited.ask(awaited).is_ok() {
+            self.tell(Event::Requested(request));
+        }
+    }
+
+    /// Tells the life that runs what is wished.
+    fn pass_on(&self) {
+        match self.wish {
+            Wish::GoOn => {}
+            Wish::Drain => self.seen.life.raise(Raise::Drain),
+            Wish::Stop => self.tell(Event::Requested(Request::Stop)),
+            Wish::Drop => {
+                self.tell(Event::WorkerFailed { why: "the job was dropped".into() });
+            }
+        }
     }
 }
 
@@ -73,9 +109,9 @@ impl Steering {
     pub(crate) fn new(seen: Seen) -> Steering {
         let now = Now {
             seen,
-            is_between: false,
+            phase: Phase::Running,
             wish: Wish::GoOn,
-            wants_checkpoint: false,
+            wanted: Vec::new(),
             restarts: 0,
             failure: None,
         };
@@ -90,14 +126,14 @@ impl Steering {
     fn wish(&self, wish: Wish) {
         let mut now = self.lock();
         now.wish = now.wish.max(wish);
-        now.tell(event(wish));
+        now.pass_on();
         self.wished.notify_all();
     }
 
     /// The life that is seen has failed.
     pub(crate) fn failed(&self, why: &Error) {
         let mut now = self.lock();
-        now.is_between = true;
+        now.phase = Phase::Between;
         now.failure = Some(why.to_string());
     }
 
@@ -106,9 +142,17 @@ impl Steering {
         self.lock().restarts = restarts;
     }
 
+    /// The job has ended: what was wanted of the next life will not be.
+    pub(crate) fn ended(&self) {
+        let mut now = self.lock();
+        now.phase = Phase::Over;
+        let wanted = std::mem::take(&mut now.wanted);
+        drop((now, wanted));
+    }
+
     /// Waits so long, or until the user wants an end. Answers what is wanted.
     pub(crate) fn wait(&self, delay: Duration) -> Wish {
-        let goes_on = |now: &mut Now| now.wish == Wish::GoOn;
+        let goes_on = |now: &mut Now| now.wish < Wish::Stop;
         let waited = self.wished.wait_timeout_while(self.lock(), delay, goes_on);
         waited.expect("no holder panics").0.wish
     }
@@ -116,13 +160,11 @@ impl Steering {
     /// A new life runs: it is told what was wanted while none did.
     pub(crate) fn restarted(&self, restarts: u32, seen: Seen) {
         let mut now = self.lock();
-        (now.seen, now.restarts, now.is_between) = (seen, restarts, false);
-        if std::mem::take(&mut now.wants_checkpoint) {
-            now.tell(Event::Requested(Request::Checkpoint));
+        (now.seen, now.restarts, now.phase) = (seen, restarts, Phase::Running);
+        for (request, answer) in std::mem::take(&mut now.wanted) {
+            now.ask(request, answer);
         }
-        if now.wish != Wish::GoOn {
-            now.tell(event(now.wish));
-        }
+        now.pass_on();
     }
 
     /// How the job has ended.
@@ -142,14 +184,6 @@ impl Steering {
     }
 }
 
-fn event(wish: Wish) -> Event {
-    match wish {
-        Wish::GoOn => Event::Tick,
-        Wish::Stop => Event::Requested(Request::Stop),
-        Wish::Drop => Event::WorkerFailed { why: "the job was dropped".into() },
-    }
-}
-
 /// Watches and steers a job, from any thread, over all its lives.
 ///
 /// What it tells of a life is told of the one that runs: of the last one that did, while the job
@@ -162,23 +196,139 @@ pub struct Handle {
 
 impl Handle {
     /// Asks for a checkpoint now, whenever the next one would be due; while the job waits to be
-    /// restarted, as soon as it is. It may fail, as any, and with its life; the history tells.
+    /// restarted, as soon as it is. The answer comes when one that was triggered after this is
+    /// complete: all that was processed before is in it.
+    ///
+    /// ```
+    /// # use overtake::{Job, connect::embedded::Input};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let numbers = Input::<u64>::new();
+    /// # let its = numbers.clone();
+    /// let job = Job::new().workers(1).state(directory.path()).start(move |flow| {
+    ///     flow.source("numbers", its.source()).for_each("print", |_| ());
+    /// })?;
+    /// let handle = job.handle();
+    /// let first = handle.checkpoint()?.wait()?; // or: .await
+    /// let kept = handle.savepoint()?.wait()?;
+    /// assert!(kept > first);
+    /// handle.stop();
+    /// job.join()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// If the job has no state directory.
-    pub fn checkpoint(&self) -> Result<(), Error> {
+    /// If the job has no state directory. The answer's: [`Error::Checkpoint`] if it was aborted, and
+    /// [`Error::Ended`].
+    pub fn checkpoint(&self) -> Result<Pending<CheckpointId>, Error> {
+        self.ask(Request::Checkpoint)
+    }
+
+    /// Asks for a savepoint: a checkpoint that is aligned in every mode, and kept whatever others
+    /// are taken, until its record in `savepoints/` of the state directory is deleted. Its
+    /// transactions are committed as those of any checkpoint. It waits until the checkpoint before
+    /// it is complete and committed.
+    ///
+    /// # Errors
+    ///
+    /// As [`checkpoint`](Handle::checkpoint).
+    pub fn savepoint(&self) -> Result<Pending<CheckpointId>, Error> {
+        self.ask(Request::Savepoint)
+    }
+
+    /// Asks the job to take a [savepoint](Handle::savepoint), commit what it lists, and end, as
+    /// [`stop`](Handle::stop) does. A savepoint that is aborted is tried again.
+    ///
+    /// # Errors
+    ///
+    /// If the job has no state directory. The answer's: [`Error::Ended`] if the job failed first; it
+    /// is restarted as if this had not been asked.
+    pub fn stop_with_savepoint(&self) -> Result<Pending<CheckpointId>, Error> {
+        self.ask(Request::StopWithSavepoint)
+    }
+
+    fn ask(&self, request: Request) -> Result<Pending<CheckpointId>, Error> {
         let mut now = self.steering.lock();
         if !now.seen.life.has_checkpoints() {
             let why = "a job without a state directory takes no checkpoints: give it one";
             return Err(Error::Flow(why.into()));
         }
-        if now.is_between {
-            now.wants_checkpoint = true;
-        } else {
-            now.tell(Event::Requested(Request::Checkpoint));
+        let (answer, pending) = Pending::new();
+        match now.phase {
+            Phase::Running => now.ask(request, answer),
+            Phase::Between => now.wanted.push((request, answer)),
+            Phase::Over => drop(answer),
         }
-        Ok(())
+        Ok(pending)
+    }
+
+    /// Asks the job to read no further and to end when everything is processed that was read, with
+    /// all of it committed, as if its input had ended there: each operator is told that its inputs
+    /// have ended. An embedded [input](crate::connect::embedded::Input) takes no more pushes, and
+    /// what it was given is processed. A later start goes on behind what was read.
+    ///
+    /// A job that fails meanwhile is restarted, if it shall be, and drained again.
+    pub fn drain(&self) {
+        self.steering.wish(Wish::Drain);
+    }
+
+    /// The value of a key in a table of an operator, as it is when its worker, between two slices of
+    /// work, looks: within some 50 µs, or one record. It may be of records whose effects are not
+    /// committed yet. Of a table of values and of a broadcast table `V` is the value, of lists a
+    /// [`VecDeque`](std::collections::VecDeque), of maps a
+    /// [`BTreeMap`](std::collections::BTreeMap); the table of
+    /// [`fold`](crate::flow::keyed::Keyed::fold) is `"fold"`.
+    ///
+    /// ```
+    /// # use overtake::{Job, connect::embedded::Input};
+    /// # let numbers = Input::<u64>::new();
+    /// # let its = numbers.clone();
+    /// let job = Job::new().workers(2).start(move |flow| {
+    ///     flow.source("numbers", its.source())
+    ///         .key_by(|number| number % 10)
+    ///         .fold("sums", |sum: &mut u64, number| *sum += number)
+    ///         .for_each("print", |_| ());
+    /// })?;
+    /// let sum = job.handle().read::<u64, u64>("sums", "fold", 7)?.wait()?; // or: .await
+    /// assert_eq!(sum, None); // no number has come
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no such operator. The answer's: [`Error::Read`] if there is no such table, or of
+    /// other types, and [`Error::Ended`] also while the job is being restarted.
+    pub fn read<K: Key, V: Clone + std::marker::Send + 'static>(
+        &self,
+        operator: &str,
+        table: &str,
+        key: K,
+    ) -> Result<Pending<Option<V>>, Error> {
+        let life = self.steering.lock().seen.life.clone();
+        let Some(task) = life.tasks.iter().position(|name| name == operator) else {
+            let known = life.tasks.join("\", \"");
+            return Err(Error::Flow(format!(
+                "the job has no operator \"{operator}\", but \"{known}\""
+            )));
+        };
+        let index = life.index(owner(hash(&key), life.workers), task);
+        let (answer, pending) = Pending::new();
+        let table = table.to_owned();
+        let look: Look = Box::new(move |states: &States| {
+            let _ = answer.send(states.read::<K, V>(&table, &key).map_err(Error::from));
+        });
+        // One that is given back was told by being dropped.
+        if life.looks(index).ask(look).is_ok() {
+            life.waker(index).wake();
+        }
+        Ok(pending)
+    }
+
+    /// What the job takes of memory: of its state, and of what is in flight in it. Both have
+    /// [limits](crate::Limits).
+    pub fn memory(&self) -> Memory {
+        let life = self.steering.lock().seen.life.clone();
+        life.memory()
     }
 
     /// Asks the job to take one more checkpoint, commit what it lists, and end. Without a state

@@ -22,6 +22,7 @@ use crate::checkpoint::write::Writer;
 use crate::config::{Config, Pinning};
 use crate::error::Error;
 use crate::flow::Flow;
+use crate::listener::Listeners;
 use crate::runtime::job::State;
 use crate::runtime::life::Life;
 use crate::runtime::queue::Queue;
@@ -29,6 +30,12 @@ use crate::runtime::running::Seen;
 use crate::runtime::services::{self, Closing};
 use crate::runtime::worker::{Built, guard};
 use crate::sink::Target;
+
+/// What of a job is told of checkpoints.
+pub(crate) struct Outside {
+    pub(crate) targets: BTreeMap<String, Arc<dyn Target>>,
+    pub(crate) listeners: Listeners,
+}
 
 /// What runs once on each worker.
 pub(crate) type Describe = Arc<dyn Fn(&mut Flow) + Send + Sync>;
@@ -70,9 +77,10 @@ impl Threads {
         life: Arc<Life>,
         coordinator: Coordinator,
         state: Option<State>,
-        targets: BTreeMap<String, Arc<dyn Target>>,
+        outside: Outside,
         describe: Describe,
     ) -> Result<Threads, Error> {
+        let Outside { targets, listeners } = outside;
         let (tell_ended, ended) = mpsc::channel();
         let (tell_outcome, outcome) = mpsc::channel();
         let coordinator = Arc::new(Mutex::new(coordinator));
@@ -109,7 +117,8 @@ impl Threads {
             threads.service("overtake-writer", &tell_ended, move || {
                 services::write(writer, &of, &told);
             })?;
-            let publisher = Publisher::new(&life, &store, start.history, config.retention, targets);
+            let publisher =
+                Publisher::new(&life, &store, start.history, config.retention, targets, listeners);
             let told = closing.clone();
             threads.service("overtake-publisher", &tell_ended, move || {
                 services::publish(publisher, &publications, &told);

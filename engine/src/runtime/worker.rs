@@ -83,6 +83,11 @@ impl Built {
             .map_err(|panic| self.panicked(panic))?;
         for (task, hosted) in self.hosted.iter().enumerate() {
             if let Some(cause) = hosted.slot.failure.take() {
+                // What has an error of its own says all that there is to say.
+                let cause = match cause.downcast::<Error>() {
+                    Ok(error) => return Err(*error),
+                    Err(cause) => cause,
+                };
                 let (name, worker) = (self.life.tasks[task].clone(), self.worker);
                 let record = self.life.processed(self.life.index(worker, task));
                 return Err(Error::Operator { name, worker, record, cause });

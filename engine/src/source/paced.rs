@@ -8,9 +8,11 @@
 //! that all workers together read at the rate. Splits, positions and what they promise (S1 to S4)
 //! are those of the inner source.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Emit, Read, Source, SourceContext};
+use crate::Listener;
 use crate::error::BoxError;
 
 /// Reads `source` at `rate` records per second of all workers together. `stamp` is told when each
@@ -130,6 +132,18 @@ where
 
     fn positions(&self) -> Vec<(String, S::Position)> {
         self.inner.positions()
+    }
+
+    fn listener(&self) -> Option<Arc<dyn Listener>> {
+        self.inner.listener()
+    }
+
+    fn cut(&mut self, epoch: u64) {
+        self.inner.cut(epoch);
+    }
+
+    fn drain(&mut self) -> Read {
+        self.inner.drain()
     }
 }
 

@@ -440,7 +440,13 @@ impl<'a> Turns<'a> {
         let is_asked = outside.dice.one_in(self.plan.requests);
         let arrives = outside.dice.one_in(100);
         if is_asked {
-            let all = [Request::Checkpoint, Request::Savepoint, Request::Savepoint, Request::Stop];
+            let all = [
+                Request::Checkpoint,
+                Request::Savepoint,
+                Request::Savepoint,
+                Request::StopWithSavepoint,
+                Request::Stop,
+            ];
             let request = outside.dice.pick(&all);
             outside.note("request", [request as u64, 0, 0]);
             self.world.borrow().request(request);

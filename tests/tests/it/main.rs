@@ -7,6 +7,7 @@ mod bad_records;
 mod billing;
 mod crash;
 mod damage;
+mod embedded;
 mod failing;
 mod harness;
 mod interrupt;

@@ -14,8 +14,23 @@ pub enum Request {
     Checkpoint,
     /// An aligned one, which the user keeps. It may fail, as any.
     Savepoint,
+    /// One more, aligned, which the user keeps, its commits, and the end. Tried again until it is
+    /// complete.
+    StopWithSavepoint,
     /// One more checkpoint, its commits, and the end. Tried again until it is complete.
     Stop,
+}
+
+impl Request {
+    /// Is it aligned, and kept by the user?
+    pub fn is_savepoint(self) -> bool {
+        matches!(self, Request::Savepoint | Request::StopWithSavepoint)
+    }
+
+    /// Does the job end with it?
+    pub fn is_last(self) -> bool {
+        matches!(self, Request::StopWithSavepoint | Request::Stop)
+    }
 }
 
 /// What a sink processed in one epoch, which becomes visible as a whole.

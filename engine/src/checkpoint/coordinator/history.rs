@@ -157,6 +157,11 @@ impl CheckpointReport {
         CheckpointReport { epoch, request, triggered, captured, durable, outcome, tasks }
     }
 
+    /// Is it one that the user keeps?
+    pub fn is_savepoint(&self) -> bool {
+        self.request.is_some_and(Request::is_savepoint)
+    }
+
     /// Did any task overtake, or all wait for their frontiers?
     pub fn has_overtaken(&self) -> bool {
         self.tasks.values().any(|report| report.cut != Cut::Aligned)
@@ -202,7 +207,7 @@ impl History {
         self.0.push_back(Arc::new(report));
     }
 
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<CheckpointReport>> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<CheckpointReport>> + Clone {
         self.0.iter()
     }
 }

@@ -267,7 +267,7 @@ impl World {
             assert_eq!(known.captured.len(), 2, "E9: {epoch} while {earlier} is captured");
         }
         assert!(before.len() < UNDER_WAY_MAX, "E9: {epoch} is one too many");
-        if request == Some(Request::Savepoint) {
+        if request.is_some_and(Request::is_savepoint) {
             assert!(
                 before.is_empty() && self.committed.next() == epoch,
                 "K2: {epoch} is too early"
@@ -275,8 +275,8 @@ impl World {
         }
         let known = self.checkpoints.entry(epoch).or_default();
         assert!(known.captured.is_empty(), "E9: {epoch} is triggered twice");
-        known.is_savepoint = request == Some(Request::Savepoint);
-        known.is_stop = request == Some(Request::Stop);
+        known.is_savepoint = request.is_some_and(Request::is_savepoint);
+        known.is_stop = request.is_some_and(Request::is_last);
         assert!(!known.is_savepoint || !known.is_overtaken, "K2: savepoint {epoch} is overtaken");
     }
 

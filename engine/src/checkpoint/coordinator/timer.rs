@@ -68,14 +68,14 @@ impl Coordinator {
 
     /// When the next checkpoint may be triggered, and for whom, as far as is known now.
     fn next_trigger(&self) -> Option<(Duration, Timer)> {
-        let is_last = |c: &Checkpoint| c.report.request == Some(Request::Stop);
+        let is_last = |c: &Checkpoint| c.report.request.is_some_and(Request::is_last);
         let is_closing = self.end.is_some() || self.under_way.values().any(is_last);
         let is_full = self.under_way.len() >= UNDER_WAY_MAX;
         if is_closing || is_full || self.under_way.values().any(Checkpoint::is_capturing) {
             return None;
         }
         match self.requests.first().copied() {
-            Some(Request::Savepoint) => self.next_savepoint(),
+            Some(request) if request.is_savepoint() => self.next_savepoint(request),
             Some(request) => Some((self.earliest, Timer::Trigger(Some(request)))),
             // All have ended: the checkpoint that says so is all that the job waits for.
             None if self.have_ended() && self.under_way.is_empty() => {
@@ -87,7 +87,7 @@ impl Coordinator {
 
     /// K2: a savepoint waits until the checkpoint before it is complete and committed. If that one
     /// was aborted, its transactions still fill the pools: then an ordinary one comes first.
-    fn next_savepoint(&self) -> Option<(Duration, Timer)> {
+    fn next_savepoint(&self, request: Request) -> Option<(Duration, Timer)> {
         let was_aborted = self.complete.next() != self.next;
         if !self.under_way.is_empty() {
             return None;
@@ -96,7 +96,7 @@ impl Coordinator {
             return Some((self.earliest, Timer::Trigger(None)));
         }
         let is_settled = self.confirmed_by_all() >= self.complete || fault(Fault::SaveLiteral);
-        is_settled.then_some((self.earliest, Timer::Trigger(Some(Request::Savepoint))))
+        is_settled.then_some((self.earliest, Timer::Trigger(Some(request))))
     }
 
     pub(super) fn tick(&mut self, now: Duration) -> Vec<Effect> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use overtake_state::Entries;
 
 use crate::checkpoint::gate::Gate;
+use crate::checkpoint::time::Epoch;
 use crate::error::BoxError;
 use crate::operator::head::Head;
 use crate::operator::slice::{Done, Turn};
@@ -66,9 +67,16 @@ impl<S: Source> Head for Reading<S> {
         }
     }
 
-    fn store(&mut self) {
+    fn store(&mut self, epoch: Epoch) {
         for (split, position) in self.source.positions() {
             self.positions.set(&split, &position);
+        }
+        self.source.cut(epoch.0);
+    }
+
+    fn drain(&mut self) {
+        if self.left != Read::Ended {
+            self.left = self.source.drain();
         }
     }
 }

@@ -111,6 +111,10 @@ impl<S: Sink> Tail<S::Record> for Sinking<S> {
         Ok(())
     }
 
+    fn store(&mut self, epoch: Epoch) {
+        self.sink.store(epoch.0);
+    }
+
     fn sink(&mut self) -> Option<&mut dyn SinkPort> {
         Some(self)
     }

@@ -121,8 +121,10 @@ fn visit(bounds: Bounds) -> usize {
 #[test]
 fn every_order_of_two_checkpoints_keeps_the_invariants_and_leads_to_an_end() {
     let all: &[Request] = &[Request::Savepoint, Request::Stop];
+    let kept: &[Request] = &[Request::StopWithSavepoint];
     let adaptive = Mode::Adaptive { after: SECOND };
-    for (mode, requests) in [(Mode::Aligned, all), (Mode::Unaligned, all), (adaptive, &[])] {
+    let modes = [(Mode::Aligned, all), (Mode::Unaligned, all), (adaptive, &[]), (adaptive, kept)];
+    for (mode, requests) in modes {
         let states = visit(Bounds { mode, epochs: 2, requests, has_trouble: true });
         println!("{mode:?}: {states} states");
         assert!(states > 5_000, "{states} states: the world is too small to say anything");

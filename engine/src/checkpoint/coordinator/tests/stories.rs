@@ -404,6 +404,24 @@ fn to_stop_takes_one_more_checkpoint_and_its_commits() {
 }
 
 #[test]
+fn to_stop_with_a_savepoint_takes_an_aligned_one_and_is_tried_again_when_it_fails() {
+    let mut world = World::in_mode(Mode::Unaligned);
+    world.send(Event::Requested(Request::StopWithSavepoint));
+    assert_eq!(world.send(Event::Tick), [TRIGGER_1]);
+    assert_eq!(world.dry(1), [], "K2");
+    world.write_failed(1);
+    assert_eq!(world.wait(), [Effect::Overtake(Epoch(2)), Effect::Trigger(Epoch(2))]);
+    world.write(2);
+    world.prepared(1);
+    world.published(2);
+    world.committed(2);
+    assert_eq!(world.wait(), [Effect::Trigger(Epoch(3))], "K2: the savepoint");
+    world.write(3);
+    world.published(3);
+    assert_eq!(world.committed(3), [Effect::Stop]);
+}
+
+#[test]
 fn to_stop_is_tried_again_when_its_checkpoint_fails() {
     let mut world = World::in_mode(Mode::Aligned);
     world.send(Event::Requested(Request::Stop));
