@@ -54,3 +54,4 @@ pub use runtime::life::Memory;
 pub use runtime::pending::{Awaiting, Pending};
 pub use runtime::restart::Restart;
 pub use runtime::running::{Handle, Report, Running};
+pub use runtime::spawn::Thread;

@@ -20,6 +20,7 @@ use crate::runtime::life::{Beginning, Life};
 use crate::runtime::lives::{Home, Lives};
 use crate::runtime::restart::Restart;
 use crate::runtime::running::{Report, Running};
+use crate::runtime::spawn::{Spawner, Thread};
 use crate::runtime::threads::Describe;
 
 /// A job: its settings, and where it keeps its state.
@@ -43,6 +44,7 @@ pub struct Job {
     state: Option<PathBuf>,
     identity: Vec<(String, String)>,
     may_go_back: bool,
+    spawner: Spawner,
 }
 
 impl Job {
@@ -103,6 +105,34 @@ impl Job {
         self
     }
 
+    /// Starts the job's threads by this function instead of by the system: on threads of a pool, with
+    /// a priority, a stack or cores of the program's choice. It must return, and each thread must
+    /// [run](Thread::run) soon on a thread that nothing else waits for. Every
+    /// [life](crate::Restart) starts its threads anew.
+    ///
+    /// ```
+    /// use overtake::{Job, Thread, source};
+    ///
+    /// let report = Job::new()
+    ///     .workers(2)
+    ///     .spawn(|thread: Thread| {
+    ///         let builder = std::thread::Builder::new().name(format!("mine/{}", thread.name()));
+    ///         builder.stack_size(4 << 20).spawn(|| thread.run()).map(drop)
+    ///     })
+    ///     .run(|flow| {
+    ///         flow.source("numbers", source::items(vec![1u64, 2, 3])).for_each("print", |_| ());
+    ///     })?;
+    /// assert_eq!(report.processed("numbers"), 3);
+    /// # Ok::<(), overtake::Error>(())
+    /// ```
+    pub fn spawn(
+        mut self,
+        start: impl Fn(Thread) -> std::io::Result<()> + Send + Sync + 'static,
+    ) -> Job {
+        self.spawner = Spawner::Program(Arc::new(start));
+        self
+    }
+
     /// Starts the job, and waits until it has ended.
     ///
     /// # Errors
@@ -116,7 +146,17 @@ impl Job {
         self.start(describe)?.join()
     }
 
-    /// Starts the job on threads of its own.
+    /// Starts the job on threads of its own, or on those that [`spawn`](Job::spawn) gives it.
+    ///
+    /// They are, and all have ended when the job has: `overtake-job`, which owns its lives; and in
+    /// each life its workers, `overtake-work-<i>`, and `overtake-director`; with a state directory
+    /// also `overtake-writer`, `overtake-publisher`, `overtake-commit-0` and `overtake-commit-1`.
+    /// Sources and sinks may have some of their own, and say so:
+    /// [`Files`](crate::connect::file::Files) has one for each worker, `overtake-read-<i>`. All but
+    /// the workers sleep unless a checkpoint is under way. Nothing else of the program is touched:
+    /// no signal handler, no logger, no allocator, no panic hook, no exit. Several jobs may run in a
+    /// process; where their workers share cores, [`Pinning::Free`](crate::Pinning::Free) lets the
+    /// system place them.
     ///
     /// # Errors
     ///
@@ -129,11 +169,11 @@ impl Job {
         self.check_restart()?;
         let describe: Describe = Arc::new(describe);
         let graph = describe_graph(&*describe)?;
-        let mut config = self.config.clone();
+        let (mut config, spawner) = (self.config.clone(), self.spawner.clone());
         config.limits.credit = config.limits.credit_within(graph.edges.len(), config.workers)?;
         let home = self.open(&graph)?;
         let listeners = graph.listeners.clone().into();
-        Lives { config, home, describe, listeners }.start(&graph)
+        Lives { config, spawner, home, describe, listeners }.start(&graph)
     }
 
     /// There must be something to go on from.

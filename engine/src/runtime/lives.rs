@@ -17,8 +17,8 @@
 //! Not here: what is decided, see [`restart`](super::restart); how a life begins in the directory,
 //! see `checkpoint/restore.rs`.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::Builder;
 use std::time::Duration;
 
 use overtake_state::{GoBack, Store};
@@ -32,6 +32,7 @@ use crate::runtime::clock::Clock;
 use crate::runtime::job::{State, begin, describe_graph};
 use crate::runtime::restart::may_pass;
 use crate::runtime::running::{Report, Running, Steering, Wish};
+use crate::runtime::spawn::{Spawner, Thread};
 use crate::runtime::threads::{Describe, Ended, Outside, Threads};
 use crate::runtime::worker::guard;
 
@@ -56,6 +57,7 @@ impl Home {
 /// What every life of a job begins with.
 pub(crate) struct Lives {
     pub(crate) config: Config,
+    pub(crate) spawner: Spawner,
     pub(crate) home: Option<Home>,
     pub(crate) describe: Describe,
     pub(crate) listeners: Listeners,
@@ -77,14 +79,18 @@ impl Lives {
         let first = self.begin(graph)?;
         let steering = Arc::new(Steering::new(first.seen()));
         let its = steering.clone();
-        let thread = Builder::new().name("overtake-job".to_owned());
+        let (tell, ended) = oneshot::channel();
+        let spawner = self.spawner.clone();
         let run = move || {
-            let ended = self.run(first, &its);
+            let unwound = catch_unwind(AssertUnwindSafe(|| self.run(first, &its)));
+            let panicked = |_| Err(Error::Failed("the thread of the job panicked".into()));
+            let result = unwound.unwrap_or_else(panicked);
             its.ended();
-            ended
+            // Whoever dropped the job does not listen.
+            let _ = tell.send(result);
         };
-        let job = thread.spawn(run).map_err(Error::Thread)?;
-        Ok(Running::new(steering, job))
+        let thread = spawner.spawn(Thread::new("overtake-job", run)).map_err(Error::Thread)?;
+        Ok(Running::new(steering, ended, thread))
     }
 
     fn begin(&self, graph: &Graph) -> Result<Threads, Error> {
@@ -97,7 +103,15 @@ impl Lives {
         }
         let outside =
             Outside { targets: restore::targets(graph), listeners: self.listeners.clone() };
-        Threads::start(&self.config, life, coordinator, state, outside, self.describe.clone())
+        Threads::start(
+            &self.config,
+            &self.spawner,
+            life,
+            coordinator,
+            state,
+            outside,
+            self.describe.clone(),
+        )
     }
 
     /// The same, with the flow described anew: what it holds of a life has ended with it.

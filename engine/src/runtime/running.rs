@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use oneshot::Receiver;
 use overtake_state::{CheckpointId, Key, States, hash, owner};
 
 use crate::checkpoint::control::Raise;
@@ -383,13 +384,18 @@ impl Handle {
 /// A job that runs. Dropped, it is stopped at once, as if the process had died.
 pub struct Running {
     steering: Arc<Steering>,
-    /// The thread that owns its lives.
-    job: Option<JoinHandle<Result<Report, Error>>>,
+    /// What the thread that owns its lives says when it ends, until it was asked.
+    ended: Option<Receiver<Result<Report, Error>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Running {
-    pub(crate) fn new(steering: Arc<Steering>, job: JoinHandle<Result<Report, Error>>) -> Running {
-        Running { steering, job: Some(job) }
+    pub(crate) fn new(
+        steering: Arc<Steering>,
+        ended: Receiver<Result<Report, Error>>,
+        thread: Option<JoinHandle<()>>,
+    ) -> Running {
+        Running { steering, ended: Some(ended), thread }
     }
 
     /// Watches and steers the job from elsewhere.
@@ -399,7 +405,7 @@ impl Running {
 
     /// Has the job ended, and is not restarted? Then [`join`](Running::join) does not wait.
     pub fn has_ended(&self) -> bool {
-        self.job.as_ref().is_none_or(JoinHandle::is_finished)
+        self.ended.as_ref().is_none_or(|ended| ended.has_message() || ended.is_closed())
     }
 
     /// Waits until the job has ended. It is [restarted](crate::Restart) whether somebody waits or
@@ -409,17 +415,21 @@ impl Running {
     ///
     /// Why it could not go on.
     pub fn join(mut self) -> Result<Report, Error> {
-        let job = self.job.take().expect("it is taken here and when it is dropped");
-        job.join().unwrap_or_else(|_| Err(Error::Failed("the thread of the job panicked".into())))
+        let ended = self.ended.take().expect("it is taken here and when it is dropped");
+        let result = ended.recv().unwrap_or(Err(Error::Ended));
+        // It has said good-bye: joining does not wait.
+        self.thread.take().map(JoinHandle::join);
+        result
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
+        if let Some(ended) = self.ended.take() {
             self.steering.wish(Wish::Drop);
             // Whatever is wrong now, nobody is left to be told.
-            let _ = job.join();
+            let _ = ended.recv();
+            self.thread.take().map(JoinHandle::join);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::checkpoint::commit::{self, Done};
@@ -17,6 +17,7 @@ use crate::checkpoint::write::Writer;
 use crate::error::Error;
 use crate::runtime::life::Life;
 use crate::runtime::queue::Queue;
+use crate::runtime::spawn::{Spawner, Thread};
 
 /// Threads that prepare and commit: one that hangs does not hold up the other.
 const COMMIT_THREADS: usize = 2;
@@ -59,8 +60,9 @@ pub(crate) fn spawn(
     name: &'static str,
     life: &Arc<Life>,
     ended: &Sender<&'static str>,
+    spawner: &Spawner,
     run: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, Error> {
+) -> Result<Option<JoinHandle<()>>, Error> {
     let (life, ended) = (life.clone(), ended.clone());
     let body = move || {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
@@ -72,7 +74,7 @@ pub(crate) fn spawn(
         // Nobody listens any more if the job has given this thread up.
         let _ = ended.send(name);
     };
-    Builder::new().name(name.to_owned()).spawn(body).map_err(Error::Thread)
+    spawner.spawn(Thread::new(name, body)).map_err(Error::Thread)
 }
 
 /// Obeys and listens until the life is over.

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use overtake_state::Store;
 use timely::WorkerConfig;
-use timely::communication::{Config as Communication, WorkerGuards, initialize};
+use timely::communication::Config as Communication;
+use timely::communication::{Allocator, AllocatorBuilder};
 use timely::worker::Worker as Timely;
 
 use crate::checkpoint::control::Raise;
@@ -28,6 +29,7 @@ use crate::runtime::life::Life;
 use crate::runtime::queue::Queue;
 use crate::runtime::running::Seen;
 use crate::runtime::services::{self, Closing};
+use crate::runtime::spawn::{Spawner, Thread};
 use crate::runtime::worker::{Built, guard};
 use crate::sink::Target;
 
@@ -48,8 +50,11 @@ pub(crate) struct Threads {
     outcome: Receiver<Outcome>,
     /// What went wrong first on a worker.
     failure: Arc<Mutex<Option<Error>>>,
-    workers: Option<WorkerGuards<()>>,
-    services: Vec<JoinHandle<()>>,
+    /// Who says good-bye when it ends: the services, and the workers together.
+    awaited: usize,
+    /// Those that the engine has started itself.
+    handles: Vec<JoinHandle<()>>,
+    spawner: Spawner,
     publications: Arc<Queue<Publication>>,
     stop_timeout: Duration,
     /// Keeps the lock of the state directory until everything has ended.
@@ -74,6 +79,7 @@ impl Threads {
     /// If one cannot be started; the others are stopped.
     pub(crate) fn start(
         config: &Config,
+        spawner: &Spawner,
         life: Arc<Life>,
         coordinator: Coordinator,
         state: Option<State>,
@@ -86,7 +92,6 @@ impl Threads {
         let coordinator = Arc::new(Mutex::new(coordinator));
         let publications = Arc::new(Queue::default());
         let (closing, failure) = (Arc::new(Closing::default()), Arc::default());
-        let left = AtomicUsize::new(config.workers);
         let start = state.as_ref().map(|state| &state.start);
         let restored = start.and_then(|start| start.restored.as_ref());
         let seen = Seen {
@@ -101,8 +106,9 @@ impl Threads {
             ended,
             outcome,
             failure: Arc::clone(&failure),
-            workers: None,
-            services: Vec::new(),
+            awaited: 0,
+            handles: Vec::new(),
+            spawner: spawner.clone(),
             publications: publications.clone(),
             stop_timeout: config.limits.stop_timeout,
             store: state.as_ref().map(|state| state.store.clone()),
@@ -129,27 +135,65 @@ impl Threads {
             }
         }
         let (idle, pinning) = (config.idle, config.pinning);
-        let work = move |allocator| {
+        let work = move |allocator: AllocatorBuilder| {
             let worker_config = WorkerConfig::default().idle_spin(Duration::ZERO);
-            let mut timely = Timely::new(worker_config, allocator, life.clock.instant());
-            if pinning == Pinning::Pinned {
-                pin(timely.index());
-            }
-            life.worker_wake(timely.index()).adopt();
-            let result =
-                guard(|| Built::new(&mut timely, &life, &*describe)?.run(&mut timely, idle));
+            let result = guard(|| {
+                let AllocatorBuilder::Process(builder) = allocator else {
+                    unreachable!("timely builds what was asked for");
+                };
+                let allocator = Allocator::Process(builder.build());
+                let mut timely = Timely::new(worker_config, allocator, life.clock.instant());
+                if pinning == Pinning::Pinned {
+                    pin(timely.index());
+                }
+                life.worker_wake(timely.index()).adopt();
+                Built::new(&mut timely, &life, &*describe)?.run(&mut timely, idle)
+            });
             if let Err(why) = result {
                 let event = Event::WorkerFailed { why: why.to_string() };
                 failure.lock().expect("no holder panics").get_or_insert(why);
                 life.events.push(event);
             }
-            if left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                let _ = tell_ended.send(WORKERS);
+        };
+        threads.workers(config.workers, tell_ended, work)?;
+        Ok(threads)
+    }
+
+    /// Starts the workers. The last one that ends says good-bye for all.
+    fn workers(
+        &mut self,
+        workers: usize,
+        ended: Sender<&'static str>,
+        work: impl Fn(AllocatorBuilder) + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let built = Communication::Process(workers).try_build();
+        let (builders, _) = built.map_err(|why| Error::Thread(std::io::Error::other(why)))?;
+        let left = Arc::new(AtomicUsize::new(workers));
+        let leave = move |count| {
+            if left.fetch_sub(count, Ordering::AcqRel) == count {
+                let _ = ended.send(WORKERS);
             }
         };
-        let workers = initialize(Communication::Process(config.workers), work);
-        threads.workers = Some(workers.map_err(|why| Error::Thread(std::io::Error::other(why)))?);
-        Ok(threads)
+        self.awaited += 1;
+        let work = Arc::new(work);
+        for (index, builder) in builders.into_iter().enumerate() {
+            let (work, leave_one) = (work.clone(), leave.clone());
+            let body = move || {
+                work(builder);
+                drop(work);
+                leave_one(1);
+            };
+            let thread = Thread::new(format!("overtake-work-{index}"), body);
+            match self.spawner.spawn(thread) {
+                Ok(handle) => self.handles.extend(handle),
+                Err(why) => {
+                    // Those that wait for it to begin are told by its part being dropped.
+                    leave(workers - index);
+                    return Err(Error::Thread(why));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn service(
@@ -158,8 +202,9 @@ impl Threads {
         ended: &Sender<&'static str>,
         run: impl FnOnce() + Send + 'static,
     ) -> Result<(), Error> {
-        let thread = services::spawn(name, &self.seen.life, ended, run)?;
-        self.services.push(thread);
+        let thread = services::spawn(name, &self.seen.life, ended, &self.spawner, run)?;
+        self.awaited += 1;
+        self.handles.extend(thread);
         Ok(())
     }
 
@@ -216,24 +261,19 @@ impl Threads {
         life.snapshots.wake();
         life.commits.wake();
         self.publications.wake();
-        let is_started = usize::from(self.workers.is_some());
-        let mut missing = self.services.len() + is_started;
         let deadline = life.clock.now() + self.stop_timeout;
         let mut names = Vec::new();
-        while missing > 0 {
+        while self.awaited > 0 {
             match self.ended.recv_timeout(deadline.saturating_sub(life.clock.now())) {
                 Ok(name) => names.push(name),
                 Err(RecvTimeoutError::Timeout) => return Err(self.leave_behind(&names)),
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Disconnected) => self.awaited = 1,
             }
-            missing -= 1;
+            self.awaited -= 1;
         }
         // Their threads have said good-bye: joining does not wait.
-        if let Some(workers) = self.workers.take() {
-            drop(workers.join());
-        }
-        for service in self.services.drain(..) {
-            let _ = service.join();
+        for handle in self.handles.drain(..) {
+            let _ = handle.join();
         }
         life.close();
         Ok(())
@@ -241,8 +281,8 @@ impl Threads {
 
     /// Gives up threads that do not end. They may still hold the state directory.
     fn leave_behind(&mut self, ended: &[&str]) -> Error {
-        std::mem::forget(self.workers.take());
-        self.services.clear();
+        self.awaited = 0;
+        self.handles.clear();
         std::mem::forget(self.store.take());
         let life = &self.seen.life;
         let stuck = (0..life.workers).find_map(|worker| life.running(worker));
@@ -259,7 +299,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if self.workers.is_some() || !self.services.is_empty() {
+        if self.awaited > 0 {
             // Whatever is wrong now, nobody is left to be told.
             let why = "the job was dropped".into();
             self.seen.life.events.push(Event::WorkerFailed { why });

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
@@ -565,4 +565,86 @@ fn of_two_jobs_in_a_process_one_fails_and_the_other_goes_on() {
     let read: Vec<_> = std::iter::from_fn(|| reader.next()).flat_map(|c| c.records).collect();
     assert_eq!(read, [(0, 1), (0, 2)]);
     assert!(good.join().unwrap().has_ended());
+}
+
+#[test]
+fn a_program_starts_the_threads_of_a_job_itself() {
+    let place = Place::new();
+    let (input, results) = (Input::new(), Results::new());
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let (pool, threads) = mpsc::channel::<overtake::Thread>();
+    let pool = Mutex::new(pool);
+    // Threads of the program's own, each used again when a life is over.
+    let threads = Arc::new(Mutex::new(threads));
+    let members: Vec<_> = (0..8)
+        .map(|_| {
+            let threads = threads.clone();
+            std::thread::spawn(move || {
+                loop {
+                    let next = threads.lock().unwrap().recv();
+                    let Ok(thread) = next else { return };
+                    thread.run();
+                }
+            })
+        })
+        .collect();
+    let names = started.clone();
+    let job = job(&place).spawn(move |thread| {
+        names.lock().unwrap().push(thread.name().to_owned());
+        let sent = pool.lock().unwrap().send(thread);
+        sent.map_err(|_| std::io::Error::other("the pool is gone"))
+    });
+    let running = start(job, &input, &results);
+    let mut producer = input.open("web").unwrap();
+    producer.push((1, 1)).unwrap();
+    producer.when_durable(1).wait().unwrap();
+    input.close();
+    assert_eq!(numbers(&rest(&mut results.reader().unwrap()))[&1], [1]);
+    running.join().unwrap();
+    // The job, which held the way into the pool, is gone.
+    members.into_iter().for_each(|member| member.join().unwrap());
+    let mut names = started.lock().unwrap().clone();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "overtake-commit-0",
+            "overtake-commit-1",
+            "overtake-director",
+            "overtake-job",
+            "overtake-publisher",
+            "overtake-work-0",
+            "overtake-work-1",
+            "overtake-writer",
+        ]
+    );
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_is_an_error_whichever_it_is() {
+    for refused in [
+        "overtake-job",
+        "overtake-director",
+        "overtake-commit-1",
+        "overtake-work-0",
+        "overtake-work-2",
+    ] {
+        let place = Place::new();
+        let (input, results) = (Input::<Push>::new(), Results::new());
+        let (its_input, its_results) = (input.clone(), results.clone());
+        let job = job(&place).workers(3).spawn(move |thread| {
+            if thread.name() == refused {
+                return Err(std::io::Error::other("no more threads"));
+            }
+            std::thread::Builder::new().spawn(|| thread.run()).map(drop)
+        });
+        let started = job.start(move |flow| {
+            count(flow.source("pushes", its_input.source()), &its_results);
+        });
+        let why = started.err().unwrap().to_string();
+        assert_eq!(why, "a thread could not be started: no more threads");
+        assert_eq!(input.open("web").err(), Some(InputError::NotRunning));
+        // The directory is free again.
+        drop(start(Job::new().state(place.state()).workers(2), &Input::new(), &Results::new()));
+    }
 }
