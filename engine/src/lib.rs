@@ -35,7 +35,7 @@ mod sync;
 
 pub use channel::wake::Waker;
 pub use checkpoint::coordinator::{
-    CheckpointReport, CutStats, Mode, Outcome, Reason, Report as TaskReport, Schedule,
+    CheckpointReport, CutStats, Holder, Mode, Outcome, Reason, Report as TaskReport, Schedule,
 };
 pub use checkpoint::gate::Cut;
 pub use checkpoint::time::Epoch;

@@ -44,7 +44,7 @@ use crate::sync::{Fault, fault};
 
 pub use event::{Effect, Event, Failure, Request, Transaction};
 use history::History;
-pub use history::{CheckpointReport, CutStats, Outcome, Reason, Report};
+pub use history::{CheckpointReport, CutStats, Holder, Outcome, Reason, Report};
 
 /// Checkpoints under way at a time: one is captured while the one before it is written.
 pub const UNDER_WAY_MAX: usize = 2;
@@ -239,6 +239,12 @@ impl Coordinator {
     /// The newest checkpoints that have ended, the last one last.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = &Arc<CheckpointReport>> + Clone {
         self.history.iter()
+    }
+
+    /// Lets somebody who knows more than numbers say more about why checkpoint `epoch`, which has
+    /// just ended, was aborted.
+    pub(crate) fn explain(&mut self, epoch: Epoch, say: impl FnOnce(&mut Reason)) {
+        self.history.explain(epoch, say);
     }
 
     /// Checkpoints that have been triggered and have not ended, the newest last.

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use overtake_state::Statistics;
 
 use crate::checkpoint::control::Raise;
-use crate::checkpoint::coordinator::{CheckpointReport, Coordinator, Effect, Event, Failure};
+use crate::checkpoint::coordinator::{
+    CheckpointReport, Coordinator, Effect, Event, Failure, Holder, Reason,
+};
 use crate::checkpoint::publish::Publication;
 use crate::checkpoint::time::Epoch;
 use crate::runtime::life::Life;
@@ -34,6 +36,8 @@ pub(crate) struct Director {
     coordinator: SharedCoordinator,
     effects: VecDeque<Effect>,
     publications: Arc<Queue<Publication>>,
+    /// What each task had processed at the last trigger.
+    processed: Vec<u64>,
 }
 
 impl Director {
@@ -42,7 +46,8 @@ impl Director {
         coordinator: SharedCoordinator,
         publications: Arc<Queue<Publication>>,
     ) -> Director {
-        Director { life: life.clone(), coordinator, effects: VecDeque::new(), publications }
+        let (effects, processed) = (VecDeque::new(), Vec::new());
+        Director { life: life.clone(), coordinator, effects, publications, processed }
     }
 
     /// Obeys one effect, or takes notice of one event, or of the time.
@@ -50,7 +55,8 @@ impl Director {
         if let Some(event) = event {
             let mut coordinator = self.lock();
             // Asked under the lock: a trigger is stamped when it is decided.
-            let effects = coordinator.on(self.life.clock.now(), event);
+            let mut effects = coordinator.on(self.life.clock.now(), event);
+            self.name_holders(&mut effects, &mut coordinator);
             let has_ended = |effect: &Effect| {
                 matches!(effect, Effect::Announce(_) | Effect::Abort { .. } | Effect::Fail(_))
             };
@@ -81,6 +87,7 @@ impl Director {
         match effect {
             Effect::Trigger(epoch) => {
                 sync::crash_point("trigger");
+                self.processed = self.life.processed_by_all().collect();
                 self.life.raise(Raise::Trigger(epoch));
             }
             Effect::Overtake(epoch) => self.life.raise(Raise::Overtake(epoch)),
@@ -97,6 +104,43 @@ impl Director {
             Effect::Fail(failure) => return Some(Outcome::Failed(failure)),
         }
         None
+    }
+
+    /// Of a checkpoint that has just timed out the coordinator knows numbers; here are the names.
+    fn name_holders(&self, effects: &mut [Effect], coordinator: &mut Coordinator) {
+        for effect in effects {
+            match effect {
+                Effect::Abort { from, .. } => {
+                    coordinator.explain(*from, |why| self.name_holders_in(why));
+                }
+                Effect::Fail(Failure::Checkpoints { epoch, why, .. }) => {
+                    self.name_holders_in(why);
+                    coordinator.explain(*epoch, |known| known.clone_from(why));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn name_holders_in(&self, why: &mut Reason) {
+        let Reason::TimedOut { uncaptured, holders, .. } = why else { return };
+        let workers = (0..self.life.workers).filter_map(|worker| self.life.running(worker));
+        let keeps_one_waiting = |inside: &usize| {
+            let worker = self.life.name(*inside).1;
+            uncaptured.iter().any(|task| self.life.name(*task).1 == worker)
+        };
+        let mut inside: Vec<usize> = workers.filter(keeps_one_waiting).collect();
+        // Who has processed nothing since the trigger is stuck; the others are only busy.
+        let progress =
+            |task: &usize| self.processed.get(*task) != Some(&self.life.processed(*task));
+        inside.sort_by_key(progress);
+        let idle = if inside.is_empty() { uncaptured.first().copied() } else { None };
+        let holder = |task: usize| {
+            let (operator, worker) = self.life.name(task);
+            let (operator, record) = (operator.to_owned(), self.life.processed(task));
+            Holder { task, operator, worker, record, is_inside: idle.is_none() }
+        };
+        *holders = inside.into_iter().chain(idle).map(holder).collect();
     }
 
     fn publication(&self, epoch: Epoch) -> Publication {

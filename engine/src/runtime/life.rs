@@ -259,4 +259,9 @@ impl Life {
     pub(crate) fn processed(&self, index: usize) -> u64 {
         self.processed[index].load(Ordering::Relaxed)
     }
+
+    /// The same of every task, counted over all workers.
+    pub(crate) fn processed_by_all(&self) -> impl Iterator<Item = u64> {
+        self.processed.iter().map(|records| records.load(Ordering::Relaxed))
+    }
 }

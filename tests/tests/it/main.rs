@@ -16,4 +16,5 @@ mod model;
 mod restart;
 mod restore;
 mod rows;
+mod stuck;
 mod tidy;

@@ -81,8 +81,14 @@ impl Hash for Report {
 pub enum Reason {
     /// Publishing had not begun when its time was over.
     TimedOut {
-        /// Tasks that had not reported their snapshot.
+        /// How long that was, from the trigger.
+        after: Duration,
+        /// Tasks that had not reported their snapshot, counted over all workers.
         uncaptured: Vec<usize>,
+        /// Who held it up, the likeliest first: the tasks that their workers were inside of, at
+        /// most one a worker. If there were none, one that waited for others. Told by whoever
+        /// knows names, not by the coordinator.
+        holders: Vec<Holder>,
     },
     /// The segment of a worker could not be written.
     WriteFailed {
@@ -95,14 +101,56 @@ pub enum Reason {
     BuiltOn(Epoch),
 }
 
+/// A task that held up a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// The task, counted over all workers.
+    pub task: usize,
+    /// The operator at the head of the fused chain.
+    pub operator: String,
+    /// The worker that hosts it.
+    pub worker: usize,
+    /// How many records it had processed on this worker in this life, as far as it has told: a task
+    /// that is at work tells it after each chunk, of 2,048 records at most.
+    pub record: u64,
+    /// Was the worker inside of it? If not, it waited for others.
+    pub is_inside: bool,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Holder { operator, worker, record, is_inside, .. } = self;
+        let place = if *is_inside { "at or after its record" } else { "idle after record" };
+        write!(f, "operator \"{operator}\" on worker {worker}, {place} {record}")
+    }
+}
+
+/// Holders that a message names; a list of 256 workers would be no message.
+const HOLDERS_NAMED: usize = 3;
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::TimedOut { uncaptured } if uncaptured.is_empty() => {
-                write!(f, "timed out while it was written or its transactions were prepared")
+            Reason::TimedOut { after, uncaptured, .. } if uncaptured.is_empty() => {
+                let what = "it was written or its transactions were prepared";
+                write!(f, "timed out after {after:?} while {what}")
             }
-            Reason::TimedOut { uncaptured } => {
-                write!(f, "timed out before tasks {uncaptured:?} had captured it")
+            Reason::TimedOut { after, uncaptured, holders } if holders.is_empty() => {
+                write!(f, "timed out after {after:?} before tasks {uncaptured:?} had captured it")
+            }
+            Reason::TimedOut { after, uncaptured, holders } => {
+                write!(f, "timed out after {after:?}, held up by ")?;
+                let named = &holders[..holders.len().min(HOLDERS_NAMED)];
+                for (i, holder) in named.iter().enumerate() {
+                    let before = if i == 0 { "" } else { " and by " };
+                    write!(f, "{before}{holder}")?;
+                }
+                let is_named = |task: &usize| named.iter().any(|holder| holder.task == *task);
+                match uncaptured.iter().filter(|task| !is_named(task)).count() {
+                    0 => Ok(()),
+                    1 => write!(f, "; 1 other task had not captured it"),
+                    others => write!(f, "; {others} other tasks had not captured it"),
+                }
             }
             Reason::WriteFailed { worker, why } => {
                 write!(f, "the segment of worker {worker} could not be written: {why}")
@@ -205,6 +253,15 @@ impl History {
         }
         report.outcome = outcome;
         self.0.push_back(Arc::new(report));
+    }
+
+    /// Says more about why the newest checkpoint of this epoch was aborted.
+    pub(super) fn explain(&mut self, epoch: Epoch, say: impl FnOnce(&mut Reason)) {
+        if let Some(ended) = self.0.iter_mut().rfind(|report| report.epoch == epoch)
+            && let Outcome::Aborted { why, .. } = &mut Arc::make_mut(ended).outcome
+        {
+            say(why);
+        }
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<CheckpointReport>> + Clone {

@@ -118,8 +118,10 @@ impl Coordinator {
                     self.fail(Failure::Commit { transaction })
                 }
                 Timer::Abort(epoch) => {
-                    let uncaptured = self.uncaptured(epoch);
-                    self.abort(now, epoch, Reason::TimedOut { uncaptured })
+                    let schedule = self.config.schedule.as_ref();
+                    let after = schedule.expect("only a schedule has timers").timeout;
+                    let (uncaptured, holders) = (self.uncaptured(epoch), vec![]);
+                    self.abort(now, epoch, Reason::TimedOut { after, uncaptured, holders })
                 }
                 Timer::Overtake(epoch) => self.overtake(epoch),
                 Timer::Trigger(request) => self.trigger(now, request),

@@ -279,7 +279,7 @@ fn f38_a_lost_report_ends_in_a_time_out_that_says_what_is_missing() {
     assert_eq!(world.wait(), [Effect::Abort { from: Epoch(1), to: Epoch(1) }]);
     assert_eq!(world.now, 11 * SECOND);
     let outcome = world.coordinator.history().next().map(|report| report.outcome.clone());
-    let why = Reason::TimedOut { uncaptured: vec![SINK] };
+    let why = Reason::TimedOut { after: 10 * SECOND, uncaptured: vec![SINK], holders: vec![] };
     assert_eq!(outcome, Some(Outcome::Aborted { at: world.now, why }));
     assert_eq!(world.captured(SINK, 1), [], "late reports are ignored");
 }
