@@ -20,7 +20,8 @@ mod part;
 mod read_ahead;
 mod sink;
 mod source;
+mod summed;
 
 pub use error::{BadRecord, ReadError, WriteError};
 pub use sink::PartFiles;
-pub use source::{BadRecords, Files, Position};
+pub use source::{BadRecords, Files, Metadata, Position};

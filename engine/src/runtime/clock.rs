@@ -60,3 +60,9 @@ impl Clock {
         }
     }
 }
+
+/// The time of day, since 1970: what files are stamped with.
+pub(crate) fn time_of_day() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec as u32)
+}

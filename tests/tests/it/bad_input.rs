@@ -58,6 +58,34 @@ fn a_malformed_row_is_named_and_once_it_is_repaired_the_bill_is_exact() {
 }
 
 #[test]
+fn an_input_that_was_changed_before_the_checkpoint_is_named_and_one_mended_and_added_to_is_read_on()
+{
+    let input = Input::new();
+    let path = input.place.path("flights.csv");
+    let line = input.text.lines().nth(3_401).unwrap();
+    fs::write(&path, input.text.replace(line, &line.replace(',', ";"))).unwrap();
+    let refused = run(input.place.billing(&input.options("flights.csv")));
+    refused.assert_refusal(&[path.to_str().unwrap(), "line 3402, column "]);
+    assert!(input.place.checkpoints() > 0, "it failed before its first checkpoint");
+
+    // The bad row is mended, and another one is not what it was.
+    fs::write(&path, input.text.replacen("2013,", "2012,", 1)).unwrap();
+    let refused = run(input.place.billing(&input.options("flights.csv")));
+    refused.assert_refusal(&[
+        path.to_str().unwrap(),
+        "was changed before byte ",
+        ": put the file back that the job has begun with, or start anew in an empty state directory",
+    ]);
+
+    let longer = first_flights(ROWS + 500);
+    assert!(longer.starts_with(&input.text));
+    fs::write(&path, &longer).unwrap();
+    write_gz(&input.place.path("right.csv.gz"), &longer);
+    run(input.place.billing(&input.options("flights.csv"))).assert_success();
+    input.place.assert_billed(&bill_of(&input.place.path("right.csv.gz"), 1));
+}
+
+#[test]
 fn a_compressed_file_that_breaks_off_is_named_and_the_whole_one_is_read_on() {
     let input = Input::new();
     let whole = fs::read(input.place.path("right.csv.gz")).unwrap();

@@ -15,16 +15,18 @@ use serde::de::DeserializeOwned;
 
 use super::error::{Column, ReadError};
 use super::input::{BLOCK_BYTES, Input};
-use super::source::Position;
+use super::source::{Metadata, Place, Position};
+use super::summed::Summed;
 use row::{Columns, RowError};
 
 /// The rows of one file.
 pub(super) struct CsvRows {
     path: PathBuf,
     abandoned: Arc<AtomicBool>,
-    reader: Reader<Chain<Cursor<Vec<u8>>, Input>>,
+    reader: Reader<Summed<Chain<Cursor<Vec<u8>>, Input>>>,
+    metadata: Option<Metadata>,
     /// What the reader's own position lacks: it has met the header, and then what follows `from`.
-    skipped: Position,
+    skipped: Place,
     columns: Columns,
     row: StringRecord,
     scout: Option<Box<Scout>>,
@@ -34,14 +36,22 @@ impl CsvRows {
     /// Opens the file at a position, or after its header.
     pub(super) fn open(
         path: &Path,
-        from: Position,
+        from: &Position,
         abandoned: &Arc<AtomicBool>,
     ) -> Result<CsvRows, ReadError> {
+        let mut rest = Input::open(path, abandoned)?;
+        rest.resume(path, from, b"\r\n")?;
+        let metadata = rest.metadata();
+        let (first, rest) = match from.offset {
+            0 => (rest, None),
+            _ => (Input::open(path, abandoned)?, Some(rest)),
+        };
         let mut rows = CsvRows {
             path: path.into(),
             abandoned: abandoned.clone(),
-            reader: reader(Vec::new(), Input::open(path, abandoned)?),
-            skipped: Position::default(),
+            reader: reader(Vec::new(), first),
+            metadata,
+            skipped: Place::default(),
             columns: Columns::default(),
             row: StringRecord::new(),
             scout: None,
@@ -51,32 +61,29 @@ impl CsvRows {
             return Err(ReadError::malformed(path, 1, Column::Field(1, None), reason));
         }
         rows.columns = Columns::new(&rows.row);
-        let header = rows.position();
-        if from.offset <= header.offset {
-            return Ok(rows);
+        if let Some(rest) = rest {
+            rows.go_on(from, rest)?;
         }
+        Ok(rows)
+    }
 
+    /// After the header: goes on with what follows the position.
+    fn go_on(&mut self, from: &Position, rest: Input) -> Result<(), ReadError> {
         // The reader meets the header once more, so that it knows how many fields a row has and
         // that no byte order mark is to come, and after it what follows the position.
-        let mut input = Input::open(path, abandoned)?;
-        let mut again = Vec::new();
-        let broken = |reason| ReadError::Broken { path: path.into(), line: 1, reason };
-        input.by_ref().take(header.offset).read_to_end(&mut again).map_err(broken)?;
-        let length = input.skip(header.offset, from.offset).map_err(broken)?;
-        if length < from.offset {
-            let (path, position) = (path.into(), from.offset);
-            return Err(ReadError::Shorter { path, position, length });
-        }
-        rows.reader = reader(again, input);
-        rows.read_row()?;
-        rows.skipped.offset = from.offset - header.offset;
-        rows.skipped.line = from.line.saturating_sub(header.line);
-        Ok(rows)
+        let header = self.place();
+        let again = self.reader.get_ref().last_used().to_vec();
+        self.reader = reader(again, rest);
+        self.read_row()?;
+        self.reader.get_mut().set_checksum(from.checksum);
+        self.skipped.offset = from.offset.saturating_sub(header.offset);
+        self.skipped.line = from.line.saturating_sub(header.line);
+        Ok(())
     }
 
     /// The record of the next row.
     pub(super) fn next<R: DeserializeOwned>(&mut self) -> Result<Option<R>, ReadError> {
-        let start = self.position();
+        let start = self.place();
         let record = match self.read_row()? {
             true => self.columns.record(&self.row).map(Some),
             // No row may have said so yet.
@@ -86,26 +93,32 @@ impl CsvRows {
     }
 
     /// Where the next row begins.
-    pub(super) fn position(&self) -> Position {
+    pub(super) fn place(&self) -> Place {
         let reader = self.reader.position();
-        Position {
+        Place {
             offset: reader.byte() + self.skipped.offset,
             // The reader counts from 1.
             line: reader.line() - 1 + self.skipped.line,
-            done: false,
+            checksum: self.reader.get_ref().checksum(),
         }
     }
 
+    /// See [`Input::metadata`].
+    pub(super) fn metadata(&self) -> Option<Metadata> {
+        self.metadata
+    }
+
     fn read_row(&mut self) -> Result<bool, ReadError> {
-        let start = self.position();
-        self.reader.get_mut().get_mut().1.next_record();
-        self.reader
-            .read_record(&mut self.row)
-            .map_err(|error| self.unread(start, error.into_kind()))
+        let start = self.place();
+        self.reader.get_mut().reader().get_mut().1.next_record();
+        let read = self.reader.read_record(&mut self.row);
+        let used = self.reader.position().byte();
+        self.reader.get_mut().used(used);
+        read.map_err(|error| self.unread(start, error.into_kind()))
     }
 
     /// No row could be made of what follows `start`.
-    fn unread(&mut self, start: Position, error: csv::ErrorKind) -> ReadError {
+    fn unread(&mut self, start: Place, error: csv::ErrorKind) -> ReadError {
         let (column, reason) = match error {
             csv::ErrorKind::Io(reason) => {
                 return ReadError::Broken { path: self.path.clone(), line: start.line + 1, reason };
@@ -122,7 +135,7 @@ impl CsvRows {
         self.malformed(start, RowError::field(column, reason))
     }
 
-    fn malformed(&mut self, start: Position, error: RowError) -> ReadError {
+    fn malformed(&mut self, start: Place, error: RowError) -> ReadError {
         let line = if error.is_of_header() { 1 } else { self.first_line(start) };
         let (column, reason) = self.columns.locate(error);
         ReadError::malformed(&self.path, line, column, &reason)
@@ -130,7 +143,7 @@ impl CsvRows {
 
     /// The line of the row that follows `start`. Between the two there may be the rest of a line
     /// end, and empty lines.
-    fn first_line(&mut self, start: Position) -> u64 {
+    fn first_line(&mut self, start: Place) -> u64 {
         let mut line = start.line + 1;
         let scout = match self.scout.take() {
             Some(scout) => Ok(scout),
@@ -165,9 +178,9 @@ struct Scout {
     at: u64,
 }
 
-fn reader(header: Vec<u8>, input: Input) -> Reader<Chain<Cursor<Vec<u8>>, Input>> {
+fn reader(header: Vec<u8>, input: Input) -> Reader<Summed<Chain<Cursor<Vec<u8>>, Input>>> {
     ReaderBuilder::new()
         .has_headers(false)
         .buffer_capacity(BLOCK_BYTES)
-        .from_reader(Cursor::new(header).chain(input))
+        .from_reader(Summed::new(Cursor::new(header).chain(input)))
 }

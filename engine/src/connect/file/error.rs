@@ -22,7 +22,7 @@ pub enum ReadError {
     /// It ends before the place up to which the job has read it.
     #[error(
         "{path:?} was read up to byte {position} but has only {length} bytes: \
-         put the file back that the job has begun with"
+         put the file back that the job has begun with, or start anew in an empty state directory"
     )]
     Shorter {
         /// The file.
@@ -31,6 +31,30 @@ pub enum ReadError {
         position: u64,
         /// What there is, in uncompressed bytes.
         length: u64,
+    },
+    /// What comes before the place up to which the job has read it is no longer what it read. What
+    /// comes after it may change.
+    #[error(
+        "{path:?} was changed before byte {position}, up to which it was read: \
+         put the file back that the job has begun with, or start anew in an empty state directory"
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// The position of the checkpoint, in uncompressed bytes.
+        position: u64,
+    },
+    /// It ended without a line end, the job took that for the end of the row, and now the row goes
+    /// on.
+    #[error(
+        "{path:?} ended at byte {position} without a line end, and its last row goes on there now: \
+         put a line end there, or start anew in an empty state directory"
+    )]
+    Grown {
+        /// The file.
+        path: PathBuf,
+        /// The position of the checkpoint, in uncompressed bytes.
+        position: u64,
     },
     /// Reading fails half-way: a disk fails, or compressed data is truncated or damaged.
     #[error("{path:?}, line {line}: cannot read on: {reason}")]

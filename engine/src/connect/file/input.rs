@@ -3,14 +3,18 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use flate2::bufread::MultiGzDecoder;
 use zstd::stream::read::Decoder;
 
 use super::error::ReadError;
+use super::source::{Metadata, Position};
+use crate::runtime::clock;
 
 /// What is read from the system at once, in bytes.
 pub(super) const BLOCK_BYTES: usize = 128 * 1024;
@@ -19,9 +23,17 @@ pub(super) const BLOCK_BYTES: usize = 128 * 1024;
 /// this keeps it from taking all memory.
 pub(super) const RECORD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// How long a file must have been left alone before its metadata stand for its content. Systems
+/// stamp files by a coarse clock: of two changes within some milliseconds the second may not show.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
 /// An open file, read from its beginning.
 pub(super) struct Input {
     bytes: Bytes,
+    /// As they were before anything was read.
+    metadata: Option<Metadata>,
+    /// The next byte, if it was looked at.
+    peeked: Option<u8>,
     /// What may still be read before the current record is too long.
     allowance: usize,
     /// Nobody wants the rest.
@@ -39,9 +51,63 @@ impl Input {
     pub(super) fn open(path: &Path, abandoned: &Arc<AtomicBool>) -> Result<Input, ReadError> {
         let bytes = Bytes::open(path)
             .map_err(|reason| ReadError::Unreadable { path: path.into(), reason })?;
-        let mut input = Input { bytes, allowance: 0, abandoned: abandoned.clone() };
+        let metadata = bytes
+            .metadata()
+            .map_err(|reason| ReadError::Unreadable { path: path.into(), reason })?;
+        let (peeked, abandoned) = (None, abandoned.clone());
+        let mut input = Input { bytes, metadata, peeked, allowance: 0, abandoned };
         input.next_record();
         Ok(input)
+    }
+
+    /// What stands for the content, if anything short of the content does: the metadata of a plain
+    /// file that was left alone for some time before it was opened.
+    pub(super) fn metadata(&self) -> Option<Metadata> {
+        self.metadata
+    }
+
+    /// Goes from the beginning to a position, and makes sure that what comes before it is what was
+    /// read before it, and that the last row did not go on then where it goes on now. A row ends
+    /// with any of `ends`.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, or the file ends before.
+    pub(super) fn resume(
+        &mut self,
+        path: &Path,
+        from: &Position,
+        ends: &[u8],
+    ) -> Result<(), ReadError> {
+        let broken = |reason| {
+            let line = from.line.max(1);
+            ReadError::Broken { path: path.into(), line, reason }
+        };
+        if from.metadata.is_some() && from.metadata == self.metadata {
+            self.skip(0, from.offset).map_err(broken)?;
+            return Ok(());
+        }
+        let (mut length, mut checksum, mut last) = (0, 0, None);
+        self.read_on(from.offset, |bytes| {
+            length += bytes.len() as u64;
+            checksum = crc32c::crc32c_append(checksum, bytes);
+            last = bytes.last().copied();
+        })
+        .map_err(broken)?;
+        let (path, position) = (path.to_owned(), from.offset);
+        if length < position {
+            return Err(ReadError::Shorter { path, position, length });
+        }
+        if checksum != from.checksum {
+            return Err(ReadError::Changed { path, position });
+        }
+        if last.is_some_and(|last| !ends.contains(&last)) {
+            self.peeked = self.next_byte().map_err(broken)?;
+            if self.peeked.is_some_and(|next| !b"\r\n".contains(&next)) {
+                return Err(ReadError::Grown { path, position });
+            }
+        }
+        Ok(())
     }
 
     /// A new record begins: it may be as long as any.
@@ -66,17 +132,30 @@ impl Input {
             return file.seek(SeekFrom::Start(to.min(length)));
         }
         let mut reached = from;
+        self.read_on(to - from, |bytes| reached += bytes.len() as u64)?;
+        Ok(reached)
+    }
+
+    /// Reads so many bytes, or up to the end, a block at a time.
+    fn read_on(&mut self, mut count: u64, mut with: impl FnMut(&[u8])) -> io::Result<()> {
         let mut block = vec![0; BLOCK_BYTES];
-        while reached < to {
-            let wanted = usize::try_from(to - reached).map_or(BLOCK_BYTES, |n| n.min(BLOCK_BYTES));
+        while count > 0 {
+            let wanted = usize::try_from(count).map_or(BLOCK_BYTES, |n| n.min(BLOCK_BYTES));
             self.next_record();
-            match self.read(&mut block[..wanted])? {
-                0 => break,
-                read => reached += read as u64,
+            let read = self.read(&mut block[..wanted])?;
+            if read == 0 {
+                break;
             }
+            with(&block[..read]);
+            count -= read as u64;
         }
         self.next_record();
-        Ok(reached)
+        Ok(())
+    }
+
+    fn next_byte(&mut self) -> io::Result<Option<u8>> {
+        let mut byte = [0];
+        Ok((self.read(&mut byte)? == 1).then_some(byte[0]))
     }
 }
 
@@ -97,6 +176,18 @@ impl Bytes {
         };
         Ok(bytes)
     }
+
+    fn metadata(&self) -> io::Result<Option<Metadata>> {
+        let Bytes::Plain(file) = self else { return Ok(None) };
+        let found = file.metadata()?;
+        let changed = Duration::new(
+            found.ctime().try_into().unwrap_or_default(),
+            found.ctime_nsec().try_into().unwrap_or_default(),
+        );
+        // A stamp of the future says nothing.
+        let age = clock::time_of_day().saturating_sub(changed);
+        Ok((age >= SETTLED_AFTER).then(|| Metadata::of(&found)))
+    }
 }
 
 impl Read for Input {
@@ -111,6 +202,10 @@ impl Read for Input {
                 RECORD_BYTES_MAX >> 20
             );
             return Err(io::Error::other(message));
+        }
+        if let (Some(byte), Some(first)) = (self.peeked, to.first_mut()) {
+            (*first, self.peeked) = (byte, None);
+            return Ok(1);
         }
         let wanted = to.len().min(self.allowance);
         let read = match &mut self.bytes {

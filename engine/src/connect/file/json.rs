@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::{Column, ReadError};
 use super::input::{BLOCK_BYTES, Input};
-use super::source::Position;
+use super::source::{Metadata, Place, Position};
 
 /// Some editors write it before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -18,7 +18,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub(super) struct JsonLines {
     path: PathBuf,
     reader: BufReader<Input>,
-    position: Position,
+    place: Place,
     line: Vec<u8>,
 }
 
@@ -26,26 +26,19 @@ impl JsonLines {
     /// Opens the file at a position, or at its beginning.
     pub(super) fn open(
         path: &Path,
-        from: Position,
+        from: &Position,
         abandoned: &Arc<AtomicBool>,
     ) -> Result<JsonLines, ReadError> {
         let mut input = Input::open(path, abandoned)?;
-        let length = input.skip(0, from.offset).map_err(|reason| {
-            let line = from.line;
-            ReadError::Broken { path: path.into(), line, reason }
-        })?;
-        if length < from.offset {
-            let (path, position) = (path.into(), from.offset);
-            return Err(ReadError::Shorter { path, position, length });
-        }
+        input.resume(path, from, b"\n")?;
         let reader = BufReader::with_capacity(BLOCK_BYTES, input);
-        Ok(JsonLines { path: path.into(), reader, position: from, line: Vec::new() })
+        Ok(JsonLines { path: path.into(), reader, place: from.place(), line: Vec::new() })
     }
 
     /// The record of the next line.
     pub(super) fn next<R: DeserializeOwned>(&mut self) -> Result<Option<R>, ReadError> {
         loop {
-            let is_first = self.position.offset == 0;
+            let is_first = self.place.offset == 0;
             if !self.read_line()? {
                 return Ok(None);
             }
@@ -70,22 +63,28 @@ impl JsonLines {
     }
 
     /// Where the next line begins.
-    pub(super) fn position(&self) -> Position {
-        self.position
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// See [`Input::metadata`].
+    pub(super) fn metadata(&self) -> Option<Metadata> {
+        self.reader.get_ref().metadata()
     }
 
     fn read_line(&mut self) -> Result<bool, ReadError> {
         self.line.clear();
         self.reader.get_mut().next_record();
         let read = self.reader.read_until(b'\n', &mut self.line).map_err(|reason| {
-            ReadError::Broken { path: self.path.clone(), line: self.position.line + 1, reason }
+            ReadError::Broken { path: self.path.clone(), line: self.place.line + 1, reason }
         })?;
-        self.position.offset += read as u64;
-        self.position.line += u64::from(read > 0);
+        self.place.offset += read as u64;
+        self.place.line += u64::from(read > 0);
+        self.place.checksum = crc32c::crc32c_append(self.place.checksum, &self.line);
         Ok(read > 0)
     }
 
     fn malformed(&self, column: usize, reason: &str) -> ReadError {
-        ReadError::malformed(&self.path, self.position.line, Column::Byte(column), reason)
+        ReadError::malformed(&self.path, self.place.line, Column::Byte(column), reason)
     }
 }

@@ -11,8 +11,10 @@
 //!   can be seen.
 //! * **A4**: the thread ends when its [`ReadAhead`] is dropped, whether it waits for room, reads or
 //!   passes over what a former life has read.
+//! * **A5**: every file that a former life has begun is compared with what it read before a record
+//!   of any file is handed over.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ use serde::de::DeserializeOwned;
 use super::csv::CsvRows;
 use super::error::ReadError;
 use super::json::JsonLines;
-use super::source::{Adapt, Format, Keep, Position};
+use super::source::{Adapt, Format, Keep, Metadata, Place, Position};
 use crate::Waker;
 
 /// How many parsed chunks may wait for the worker.
@@ -45,11 +47,13 @@ pub(super) struct Task {
     pub(super) from: Position,
 }
 
-/// Records of one split, each with the position after it.
+/// Records of one split, each with the place after it.
 pub(super) struct Chunk<T> {
     /// Which of the tasks.
     pub(super) task: usize,
-    pub(super) records: VecDeque<(T, Position)>,
+    pub(super) records: VecDeque<(T, Place)>,
+    /// See [`Position::metadata`].
+    pub(super) metadata: Option<Metadata>,
     /// No record follows in this split.
     pub(super) is_last: bool,
 }
@@ -64,7 +68,7 @@ pub(super) struct Parse<R, T> {
 /// The worker's end.
 pub(super) struct ReadAhead<T> {
     chunks: Receiver<Result<Chunk<T>, ReadError>>,
-    emptied: SyncSender<VecDeque<(T, Position)>>,
+    emptied: SyncSender<VecDeque<(T, Place)>>,
     abandoned: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -106,7 +110,7 @@ impl<T: Send + 'static> ReadAhead<T> {
     }
 
     /// Gives a chunk's room back.
-    pub(super) fn recycle(&mut self, emptied: VecDeque<(T, Position)>) {
+    pub(super) fn recycle(&mut self, emptied: VecDeque<(T, Place)>) {
         // If the thread has ended, nobody needs it.
         let _ = self.emptied.try_send(emptied);
     }
@@ -123,7 +127,7 @@ impl<T> Drop for ReadAhead<T> {
 struct Reading<T> {
     chunks: SyncSender<Result<Chunk<T>, ReadError>>,
     _end: WakeAtEnd,
-    spare: Receiver<VecDeque<(T, Position)>>,
+    spare: Receiver<VecDeque<(T, Place)>>,
     abandoned: Arc<AtomicBool>,
 }
 
@@ -135,31 +139,58 @@ impl Drop for WakeAtEnd {
     }
 }
 
-/// The worker has gone.
-struct Abandoned;
+/// Why the thread ends early.
+enum Stop {
+    /// There is nothing to be read after an error.
+    Error(ReadError),
+    /// The worker has gone.
+    Abandoned,
+}
+
+impl From<ReadError> for Stop {
+    fn from(error: ReadError) -> Stop {
+        Stop::Error(error)
+    }
+}
 
 impl<T> Reading<T> {
     fn run<R: DeserializeOwned>(self, tasks: &[Task], parse: &Parse<R, T>) {
-        for (index, task) in tasks.iter().enumerate() {
-            if self.read(index, task, parse).is_err() {
-                return;
-            }
+        if let Err(Stop::Error(error)) = self.read_all(tasks, parse) {
+            // If the worker has gone, nobody wants to know.
+            let _ = self.send(Err(error));
         }
+    }
+
+    fn read_all<R: DeserializeOwned>(
+        &self,
+        tasks: &[Task],
+        parse: &Parse<R, T>,
+    ) -> Result<(), Stop> {
+        let open = |task: &Task| Rows::open(parse.format, &task.path, &task.from, &self.abandoned);
+        let mut begun = BTreeMap::new();
+        for (index, task) in tasks.iter().enumerate().filter(|(_, task)| task.from.offset > 0) {
+            begun.insert(index, open(task)?); // A5
+        }
+        for (index, task) in tasks.iter().enumerate() {
+            let rows = match begun.remove(&index) {
+                Some(rows) => rows,
+                None => open(task)?,
+            };
+            self.read(index, task, rows, parse)?;
+        }
+        Ok(())
     }
 
     fn read<R: DeserializeOwned>(
         &self,
         index: usize,
         task: &Task,
+        mut rows: Rows,
         parse: &Parse<R, T>,
-    ) -> Result<(), Abandoned> {
-        let mut rows = match Rows::open(parse.format, &task.path, task.from, &self.abandoned) {
-            Ok(rows) => rows,
-            Err(error) => return self.fail(error),
-        };
+    ) -> Result<(), Stop> {
         loop {
-            let records = self.spare.try_recv().unwrap_or_default();
-            let mut chunk = Chunk { task: index, records, is_last: false };
+            let (records, metadata) = (self.spare.try_recv().unwrap_or_default(), rows.metadata());
+            let mut chunk = Chunk { task: index, records, metadata, is_last: false };
             let filled = rows.fill(&mut chunk, |mut row| {
                 if let (Ok(record), Some(adapt)) = (&mut row, &parse.adapt) {
                     adapt(record, task.repetition);
@@ -169,22 +200,15 @@ impl<T> Reading<T> {
             let is_last = chunk.is_last;
             // Also what comes before an error (A2).
             self.send(Ok(chunk))?;
-            match filled {
-                Err(error) => return self.fail(error),
-                Ok(()) if is_last => return Ok(()),
-                Ok(()) => {}
+            filled?;
+            if is_last {
+                return Ok(());
             }
         }
     }
 
-    fn fail(&self, error: ReadError) -> Result<(), Abandoned> {
-        self.send(Err(error))?;
-        // There is nothing to be read after an error.
-        Err(Abandoned)
-    }
-
-    fn send(&self, chunk: Result<Chunk<T>, ReadError>) -> Result<(), Abandoned> {
-        self.chunks.send(chunk).map_err(|_| Abandoned)?;
+    fn send(&self, chunk: Result<Chunk<T>, ReadError>) -> Result<(), Stop> {
+        self.chunks.send(chunk).map_err(|_| Stop::Abandoned)?;
         self._end.0.wake();
         Ok(())
     }
@@ -192,21 +216,21 @@ impl<T> Reading<T> {
 
 /// The open file of a split.
 enum Rows {
-    Csv(CsvRows),
-    Json(JsonLines),
+    Csv(Box<CsvRows>),
+    Json(Box<JsonLines>),
 }
 
 impl Rows {
     fn open(
         format: Format,
         path: &Path,
-        from: Position,
+        from: &Position,
         abandoned: &Arc<AtomicBool>,
     ) -> Result<Rows, ReadError> {
-        match format {
-            Format::Csv => CsvRows::open(path, from, abandoned).map(Rows::Csv),
-            Format::JsonLines => JsonLines::open(path, from, abandoned).map(Rows::Json),
-        }
+        Ok(match format {
+            Format::Csv => Rows::Csv(CsvRows::open(path, from, abandoned)?.into()),
+            Format::JsonLines => Rows::Json(JsonLines::open(path, from, abandoned)?.into()),
+        })
     }
 
     /// Fills an empty chunk with what is kept of each row.
@@ -215,8 +239,8 @@ impl Rows {
         chunk: &mut Chunk<T>,
         mut keep: impl FnMut(Result<R, ReadError>) -> Result<T, ReadError>,
     ) -> Result<(), ReadError> {
-        let full_at = self.position().offset + CHUNK_BYTES;
-        while chunk.records.len() < CHUNK_RECORDS && self.position().offset < full_at {
+        let full_at = self.place().offset + CHUNK_BYTES;
+        while chunk.records.len() < CHUNK_RECORDS && self.place().offset < full_at {
             let next = match self {
                 Rows::Csv(rows) => rows.next(),
                 Rows::Json(lines) => lines.next(),
@@ -225,17 +249,24 @@ impl Rows {
                 chunk.is_last = true;
                 break;
             };
-            // After a malformed row the position is behind it too.
+            // After a malformed row the place is behind it too.
             let kept = keep(row)?;
-            chunk.records.push_back((kept, self.position()));
+            chunk.records.push_back((kept, self.place()));
         }
         Ok(())
     }
 
-    fn position(&self) -> Position {
+    fn place(&self) -> Place {
         match self {
-            Rows::Csv(rows) => rows.position(),
-            Rows::Json(lines) => lines.position(),
+            Rows::Csv(rows) => rows.place(),
+            Rows::Json(lines) => lines.place(),
+        }
+    }
+
+    fn metadata(&self) -> Option<Metadata> {
+        match self {
+            Rows::Csv(rows) => rows.metadata(),
+            Rows::Json(lines) => lines.metadata(),
         }
     }
 }

@@ -5,9 +5,11 @@
 //! * **S1**: a split is a file and a repetition, named by both numbers and the path. So files that
 //!   are added at the end are read from their beginning; a position of a file that is gone, or now
 //!   stands at another place, is an error.
-//! * **S2**, **S3**: a position is a byte of the uncompressed file, after a record. A plain file is
-//!   read from there on; a compressed one is read again up to there. The splits of a worker are
-//!   read in the order of their names: repetition by repetition, file by file.
+//! * **S2**, **S3**: a position is a byte of the uncompressed file, after a record, with the
+//!   checksum of all bytes before it. They are read again and compared before anything is emitted,
+//!   unless a plain file is untouched since. What comes after may have been mended or added. The
+//!   splits of a worker are read in the order of their names: repetition by repetition, file by
+//!   file.
 //! * **S4**: each record carries the position after it through the chunk in which it waits, so a
 //!   position is told after any record, also within a chunk.
 //! * **S5**: `read` moves parsed records only. A thread does everything else, see
@@ -15,6 +17,7 @@
 //! * **S6**: a position says whether its split is done; a split that is done is not opened again.
 //! * **S7**: what has been read ahead stays in its chunk.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +66,8 @@ pub struct Files<R, T = R> {
     reading: Option<Reading<T>>,
 }
 
-/// Where in a split a source is: after which of its bytes, once decompressed, and its lines.
+/// Where in a split a source is: after which of its bytes, once decompressed, and its lines; and
+/// by what the file is recognised.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, rkyv::Archive, rkyv::Serialize, rkyv::Deserialize,
 )]
@@ -72,8 +76,62 @@ pub struct Position {
     pub offset: u64,
     /// So many line ends have been read.
     pub line: u64,
+    /// The crc32c of the bytes that have been read.
+    pub checksum: u32,
     /// There is nothing left to read.
     pub done: bool,
+    /// What the file was like when it was opened to be read up to here, or when that was last
+    /// compared. A file that is like this now need not be read again. None if it is compressed, or
+    /// had been changed a moment before.
+    pub metadata: Option<Metadata>,
+}
+
+/// What the system says of a file: whatever changes the content changes this.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, rkyv::Archive, rkyv::Serialize, rkyv::Deserialize,
+)]
+pub struct Metadata {
+    /// The device on which it is.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// When its content was changed, as its owner may have it; in nanoseconds since 1970.
+    pub modified_ns: i64,
+    /// When it was changed, in nanoseconds since 1970.
+    pub changed_ns: i64,
+}
+
+impl Metadata {
+    pub(super) fn of(found: &std::fs::Metadata) -> Metadata {
+        let ns = |seconds: i64, ns| seconds.wrapping_mul(1_000_000_000).wrapping_add(ns);
+        Metadata {
+            device: found.dev(),
+            inode: found.ino(),
+            length: found.len(),
+            modified_ns: ns(found.mtime(), found.mtime_nsec()),
+            changed_ns: ns(found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+impl Position {
+    pub(super) fn place(&self) -> Place {
+        Place { offset: self.offset, line: self.line, checksum: self.checksum }
+    }
+
+    fn after(&mut self, place: Place) {
+        (self.offset, self.line, self.checksum) = (place.offset, place.line, place.checksum);
+    }
+}
+
+/// What of a position each record has of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    pub(super) offset: u64,
+    pub(super) line: u64,
+    pub(super) checksum: u32,
 }
 
 /// Makes a record of one repetition from that of the file.
@@ -327,9 +385,11 @@ impl<T: Data> Reading<T> {
                 },
             };
             let position = &mut splits[self.tasks[chunk.task]].position;
+            // Whatever comes before the place is of this file, or was compared with it.
+            position.metadata = chunk.metadata;
             while emitted < limit && !out.is_blocked() {
                 let Some((record, after)) = chunk.records.pop_front() else { break };
-                *position = after;
+                position.after(after);
                 out.emit(record);
                 emitted += 1;
             }

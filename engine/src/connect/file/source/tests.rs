@@ -12,6 +12,8 @@ use crate::Waker;
 use crate::channel::wake::{Wake, WorkerWake};
 use crate::connect::file::read_ahead::CHUNK_RECORDS;
 
+mod resumed;
+
 /// Small numbers from a seed.
 struct Draw(u64);
 
@@ -447,13 +449,13 @@ fn a_file_shorter_than_the_position_is_an_error() {
             Err(error) => error.to_string(),
         };
         let expected = format!(
-            "{path:?} was read up to byte 25 but has only 20 bytes: \
-             put the file back that the job has begun with"
+            "{path:?} was read up to byte 25 but has only 20 bytes: put the file back that the job \
+             has begun with, or start anew in an empty state directory"
         );
         assert_eq!(message, expected);
 
         std::fs::write(&path, compress(json)).unwrap();
-        let at = Position { offset: 99, line: 3, done: false };
+        let at = Position { offset: 99, line: 3, ..Position::default() };
         let name = files.name(0, 0);
         let message = match open(&Files::<Row>::json_lines([&path]), &[(name, at)]) {
             Ok(mut files) => read(&mut files, 9, || 9).1.unwrap_err(),
