@@ -16,11 +16,11 @@ mod csv;
 mod error;
 mod input;
 mod json;
+mod kept;
 mod part;
 mod read_ahead;
 mod sink;
 mod source;
-mod summed;
 
 pub use error::{BadRecord, ReadError, WriteError};
 pub use sink::PartFiles;

@@ -15,15 +15,15 @@ use serde::de::DeserializeOwned;
 
 use super::error::{Column, ReadError};
 use super::input::{BLOCK_BYTES, Input};
+use super::kept::Kept;
 use super::source::{Metadata, Place, Position};
-use super::summed::Summed;
 use row::{Columns, RowError};
 
 /// The rows of one file.
 pub(super) struct CsvRows {
     path: PathBuf,
     abandoned: Arc<AtomicBool>,
-    reader: Reader<Summed<Chain<Cursor<Vec<u8>>, Input>>>,
+    reader: Reader<Kept<Chain<Cursor<Vec<u8>>, Input>>>,
     metadata: Option<Metadata>,
     /// What the reader's own position lacks: it has met the header, and then what follows `from`.
     skipped: Place,
@@ -72,10 +72,11 @@ impl CsvRows {
         // The reader meets the header once more, so that it knows how many fields a row has and
         // that no byte order mark is to come, and after it what follows the position.
         let header = self.place();
-        let again = self.reader.get_ref().last_used().to_vec();
+        let length = usize::try_from(header.offset).expect("it was read into memory");
+        let again = self.kept()[..length].to_vec();
         self.reader = reader(again, rest);
         self.read_row()?;
-        self.reader.get_mut().set_checksum(from.checksum);
+        self.kept().drain(..length);
         self.skipped.offset = from.offset.saturating_sub(header.offset);
         self.skipped.line = from.line.saturating_sub(header.line);
         Ok(())
@@ -99,8 +100,12 @@ impl CsvRows {
             offset: reader.byte() + self.skipped.offset,
             // The reader counts from 1.
             line: reader.line() - 1 + self.skipped.line,
-            checksum: self.reader.get_ref().checksum(),
         }
+    }
+
+    /// What was read since it was last taken, and perhaps more.
+    pub(super) fn kept(&mut self) -> &mut Vec<u8> {
+        self.reader.get_mut().bytes()
     }
 
     /// See [`Input::metadata`].
@@ -111,10 +116,9 @@ impl CsvRows {
     fn read_row(&mut self) -> Result<bool, ReadError> {
         let start = self.place();
         self.reader.get_mut().reader().get_mut().1.next_record();
-        let read = self.reader.read_record(&mut self.row);
-        let used = self.reader.position().byte();
-        self.reader.get_mut().used(used);
-        read.map_err(|error| self.unread(start, error.into_kind()))
+        self.reader
+            .read_record(&mut self.row)
+            .map_err(|error| self.unread(start, error.into_kind()))
     }
 
     /// No row could be made of what follows `start`.
@@ -178,9 +182,9 @@ struct Scout {
     at: u64,
 }
 
-fn reader(header: Vec<u8>, input: Input) -> Reader<Summed<Chain<Cursor<Vec<u8>>, Input>>> {
+fn reader(header: Vec<u8>, input: Input) -> Reader<Kept<Chain<Cursor<Vec<u8>>, Input>>> {
     ReaderBuilder::new()
         .has_headers(false)
         .buffer_capacity(BLOCK_BYTES)
-        .from_reader(Summed::new(Cursor::new(header).chain(input)))
+        .from_reader(Kept::new(Cursor::new(header).chain(input)))
 }

@@ -19,7 +19,8 @@ pub(super) struct JsonLines {
     path: PathBuf,
     reader: BufReader<Input>,
     place: Place,
-    line: Vec<u8>,
+    /// See [`kept`](JsonLines::kept).
+    kept: Vec<u8>,
 }
 
 impl JsonLines {
@@ -32,21 +33,24 @@ impl JsonLines {
         let mut input = Input::open(path, abandoned)?;
         input.resume(path, from, b"\n")?;
         let reader = BufReader::with_capacity(BLOCK_BYTES, input);
-        Ok(JsonLines { path: path.into(), reader, place: from.place(), line: Vec::new() })
+        Ok(JsonLines { path: path.into(), reader, place: from.place(), kept: Vec::new() })
     }
 
     /// The record of the next line.
     pub(super) fn next<R: DeserializeOwned>(&mut self) -> Result<Option<R>, ReadError> {
+        // Empty lines count as a part of the next one: all are kept.
+        self.reader.get_mut().next_record();
         loop {
-            let is_first = self.place.offset == 0;
+            let (start, is_first) = (self.kept.len(), self.place.offset == 0);
             if !self.read_line()? {
                 return Ok(None);
             }
-            let line = match self.line.strip_prefix(BYTE_ORDER_MARK) {
+            let whole = &self.kept[start..];
+            let line = match whole.strip_prefix(BYTE_ORDER_MARK) {
                 Some(marked) if is_first => marked,
-                _ => &self.line,
+                _ => whole,
             };
-            let before = self.line.len() - line.len();
+            let before = whole.len() - line.len();
             let text = std::str::from_utf8(line).map_err(|error| {
                 self.malformed(before + error.valid_up_to() + 1, "invalid UTF-8")
             })?;
@@ -67,20 +71,22 @@ impl JsonLines {
         self.place
     }
 
+    /// The lines that were read since they were last taken.
+    pub(super) fn kept(&mut self) -> &mut Vec<u8> {
+        &mut self.kept
+    }
+
     /// See [`Input::metadata`].
     pub(super) fn metadata(&self) -> Option<Metadata> {
         self.reader.get_ref().metadata()
     }
 
     fn read_line(&mut self) -> Result<bool, ReadError> {
-        self.line.clear();
-        self.reader.get_mut().next_record();
-        let read = self.reader.read_until(b'\n', &mut self.line).map_err(|reason| {
+        let read = self.reader.read_until(b'\n', &mut self.kept).map_err(|reason| {
             ReadError::Broken { path: self.path.clone(), line: self.place.line + 1, reason }
         })?;
         self.place.offset += read as u64;
         self.place.line += u64::from(read > 0);
-        self.place.checksum = crc32c::crc32c_append(self.place.checksum, &self.line);
         Ok(read > 0)
     }
 

@@ -4,8 +4,8 @@
 //! # Invariants
 //!
 //! * **A1**: at most [`CHUNKS_AHEAD`] chunks wait, each of at most [`CHUNK_RECORDS`] records, made
-//!   from [`CHUNK_BYTES`] and what one record has more. Emptied chunks travel back and are filled
-//!   again.
+//!   from [`CHUNK_BYTES`] and what one record has more, which it holds too. Emptied chunks travel
+//!   back and are filled again.
 //! * **A2**: what was parsed before an error is handed over before the error.
 //! * **A3**: whatever is handed over, and the end of the thread, wakes the worker's task after it
 //!   can be seen.
@@ -28,6 +28,7 @@ use serde::de::DeserializeOwned;
 use super::csv::CsvRows;
 use super::error::ReadError;
 use super::json::JsonLines;
+use super::kept::Passage;
 use super::source::{Adapt, Format, Keep, Metadata, Place, Position};
 use crate::Waker;
 
@@ -52,11 +53,18 @@ pub(super) struct Chunk<T> {
     /// Which of the tasks.
     pub(super) task: usize,
     pub(super) records: VecDeque<(T, Place)>,
+    /// What they were made of.
+    pub(super) passage: Passage,
+    /// That of the file up to the last of them.
+    pub(super) checksum: u32,
     /// See [`Position::metadata`].
     pub(super) metadata: Option<Metadata>,
     /// No record follows in this split.
     pub(super) is_last: bool,
 }
+
+/// The room of a chunk: of its records, and of what they were made of.
+pub(super) type Emptied<T> = (VecDeque<(T, Place)>, Vec<u8>);
 
 /// How a file becomes records.
 pub(super) struct Parse<R, T> {
@@ -68,7 +76,7 @@ pub(super) struct Parse<R, T> {
 /// The worker's end.
 pub(super) struct ReadAhead<T> {
     chunks: Receiver<Result<Chunk<T>, ReadError>>,
-    emptied: SyncSender<VecDeque<(T, Place)>>,
+    emptied: SyncSender<Emptied<T>>,
     abandoned: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -110,7 +118,7 @@ impl<T: Send + 'static> ReadAhead<T> {
     }
 
     /// Gives a chunk's room back.
-    pub(super) fn recycle(&mut self, emptied: VecDeque<(T, Place)>) {
+    pub(super) fn recycle(&mut self, emptied: Emptied<T>) {
         // If the thread has ended, nobody needs it.
         let _ = self.emptied.try_send(emptied);
     }
@@ -127,7 +135,7 @@ impl<T> Drop for ReadAhead<T> {
 struct Reading<T> {
     chunks: SyncSender<Result<Chunk<T>, ReadError>>,
     _end: WakeAtEnd,
-    spare: Receiver<VecDeque<(T, Place)>>,
+    spare: Receiver<Emptied<T>>,
     abandoned: Arc<AtomicBool>,
 }
 
@@ -188,15 +196,22 @@ impl<T> Reading<T> {
         mut rows: Rows,
         parse: &Parse<R, T>,
     ) -> Result<(), Stop> {
+        let mut read = Passage::begin(task.from.offset, task.from.checksum);
         loop {
-            let (records, metadata) = (self.spare.try_recv().unwrap_or_default(), rows.metadata());
-            let mut chunk = Chunk { task: index, records, metadata, is_last: false };
+            let (records, bytes) = self.spare.try_recv().unwrap_or_default();
+            let (passage, checksum, metadata) = (Passage::default(), 0, rows.metadata());
+            let mut chunk =
+                Chunk { task: index, records, passage, checksum, metadata, is_last: false };
             let filled = rows.fill(&mut chunk, |mut row| {
                 if let (Ok(record), Some(adapt)) = (&mut row, &parse.adapt) {
                     adapt(record, task.repetition);
                 }
                 (parse.keep)(row)
             });
+            if let Some((_, last)) = chunk.records.back() {
+                chunk.passage = read.next(last.offset, rows.kept(), bytes);
+            }
+            chunk.checksum = read.before();
             let is_last = chunk.is_last;
             // Also what comes before an error (A2).
             self.send(Ok(chunk))?;
@@ -260,6 +275,13 @@ impl Rows {
         match self {
             Rows::Csv(rows) => rows.place(),
             Rows::Json(lines) => lines.place(),
+        }
+    }
+
+    fn kept(&mut self) -> &mut Vec<u8> {
+        match self {
+            Rows::Csv(rows) => rows.kept(),
+            Rows::Json(lines) => lines.kept(),
         }
     }
 

@@ -10,8 +10,8 @@
 //!   unless a plain file is untouched since. What comes after may have been mended or added. The
 //!   splits of a worker are read in the order of their names: repetition by repetition, file by
 //!   file.
-//! * **S4**: each record carries the position after it through the chunk in which it waits, so a
-//!   position is told after any record, also within a chunk.
+//! * **S4**: each record carries the place after it through the chunk in which it waits, with the
+//!   bytes that it was made of, so a position is told after any record, also within a chunk.
 //! * **S5**: `read` moves parsed records only. A thread does everything else, see
 //!   [`read_ahead`](super::read_ahead).
 //! * **S6**: a position says whether its split is done; a split that is done is not opened again.
@@ -118,11 +118,11 @@ impl Metadata {
 
 impl Position {
     pub(super) fn place(&self) -> Place {
-        Place { offset: self.offset, line: self.line, checksum: self.checksum }
+        Place { offset: self.offset, line: self.line }
     }
 
     fn after(&mut self, place: Place) {
-        (self.offset, self.line, self.checksum) = (place.offset, place.line, place.checksum);
+        (self.offset, self.line) = (place.offset, place.line);
     }
 }
 
@@ -131,7 +131,6 @@ impl Position {
 pub(super) struct Place {
     pub(super) offset: u64,
     pub(super) line: u64,
-    pub(super) checksum: u32,
 }
 
 /// Makes a record of one repetition from that of the file.
@@ -334,7 +333,14 @@ impl<R: DeserializeOwned + 'static, T: Data> Source for Files<R, T> {
     }
 
     fn positions(&self) -> Vec<(String, Position)> {
-        self.splits.iter().map(|split| (split.name.clone(), split.position)).collect()
+        let mut positions: Vec<_> =
+            self.splits.iter().map(|split| (split.name.clone(), split.position)).collect();
+        if let Some(Reading { chunk: Some(chunk), tasks, .. }) = &self.reading {
+            // Within a chunk nobody has summed so far.
+            let position = &mut positions[tasks[chunk.task]].1;
+            position.checksum = chunk.passage.checksum(position.offset);
+        }
+        positions
     }
 }
 
@@ -397,9 +403,10 @@ impl<T: Data> Reading<T> {
                 self.chunk = Some(chunk);
                 return Ok(Read::More);
             }
+            position.checksum = chunk.checksum;
             position.done = chunk.is_last;
             self.unfinished -= usize::from(chunk.is_last);
-            self.ahead.recycle(chunk.records);
+            self.ahead.recycle((chunk.records, chunk.passage.empty()));
         }
         Ok(Read::Ended)
     }
