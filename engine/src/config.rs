@@ -103,6 +103,8 @@ pub enum Pinning {
 /// The settings of a job.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The name of the job in its [metrics and spans](crate::observe).
+    pub name: String,
     /// Worker threads; the default is one for each core that the process may use.
     pub workers: usize,
     /// How checkpoints pass what is in flight, how often they are taken, how long they may take.
@@ -123,6 +125,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
+            name: "job".to_owned(),
             workers: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             schedule: Schedule {
                 mode: Mode::Unaligned,

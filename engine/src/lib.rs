@@ -25,6 +25,7 @@ pub mod connect;
 mod error;
 pub mod flow;
 pub mod listener;
+pub mod observe;
 mod operator;
 mod runtime;
 #[cfg(feature = "simulation")]

@@ -19,7 +19,7 @@ use crate::sync::{self, Mutex};
 
 /// What is done for a sink elsewhere. Tasks are counted over all workers.
 pub(crate) enum Job {
-    Prepare { task: usize, epoch: Epoch, prepare: Prepare },
+    Prepare { task: usize, sink: String, epoch: Epoch, prepare: Prepare },
     Commit { transaction: Transaction, target: Arc<dyn Target>, confirmed: Arc<Confirmed> },
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum Done {
 /// Does one job and reports.
 pub(crate) fn run(job: Job, events: &Queue<Event>) -> Done {
     match job {
-        Job::Prepare { task, epoch, prepare } => {
+        Job::Prepare { task, sink: _, epoch, prepare } => {
             let transaction = Key { task, epoch };
             sync::crash_point("prepare");
             events.push(match prepare() {

@@ -252,6 +252,21 @@ impl Coordinator {
         self.under_way.values().map(|checkpoint| &checkpoint.report)
     }
 
+    /// Those of them whose manifest may be there at any moment.
+    pub(crate) fn publishing(&self) -> impl Iterator<Item = Epoch> {
+        self.under_way.iter().filter(|(_, c)| c.is_publishing()).map(|(epoch, _)| *epoch)
+    }
+
+    /// Complete checkpoints whose commits are not all confirmed, and since when they are allowed.
+    pub(crate) fn announced(&self) -> impl Iterator<Item = (Epoch, Duration)> {
+        self.announced.iter().map(|(epoch, since)| (*epoch, *since))
+    }
+
+    /// How many transactions are cut and not confirmed.
+    pub(crate) fn open_transactions(&self) -> usize {
+        self.transactions.len()
+    }
+
     /// The oldest epoch on which a task may still build: nothing from it on may be pruned.
     pub fn base_min(&self) -> Epoch {
         self.bases.iter().copied().min().unwrap_or(self.complete)

@@ -76,11 +76,11 @@ impl Director {
         !self.effects.is_empty()
     }
 
-    /// Waits for what happens next.
-    pub(crate) fn wait(&self) -> Event {
+    /// Waits for what happens next, but not longer than `patience`.
+    pub(crate) fn wait(&self, patience: std::time::Duration) -> Event {
         let deadline = self.lock().next_deadline();
-        let wait = deadline.map(|at| at.saturating_sub(self.life.clock.now()));
-        self.life.events.pop_within(wait).unwrap_or(Event::Tick)
+        let wait = deadline.map_or(patience, |at| at.saturating_sub(self.life.clock.now()));
+        self.life.events.pop_within(Some(wait.min(patience))).unwrap_or(Event::Tick)
     }
 
     fn obey(&mut self, effect: Effect) -> Option<Outcome> {

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::flow::Flow;
 use crate::flow::graph::Graph;
+use crate::observe::Told;
 use crate::runtime::clock::Clock;
 use crate::runtime::life::{Beginning, Life};
 use crate::runtime::lives::{Home, Lives};
@@ -57,6 +58,13 @@ impl Job {
     /// All settings at once.
     pub fn config(mut self, config: Config) -> Job {
         self.config = config;
+        self
+    }
+
+    /// The name of the job in its [metrics and spans](crate::observe). Jobs of one process need
+    /// names of their own to be told apart there.
+    pub fn name(mut self, name: impl Into<String>) -> Job {
+        self.config.name = name.into();
         self
     }
 
@@ -173,7 +181,8 @@ impl Job {
         config.limits.credit = config.limits.credit_within(graph.edges.len(), config.workers)?;
         let home = self.open(&graph)?;
         let listeners = graph.listeners.clone().into();
-        Lives { config, spawner, home, describe, listeners }.start(&graph)
+        let told = Told::new(&config.name);
+        Lives { config, spawner, home, describe, listeners, told }.start(&graph)
     }
 
     /// There must be something to go on from.

@@ -28,6 +28,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::flow::graph::Graph;
 use crate::listener::{Durability, Listeners};
+use crate::observe::Told;
 use crate::runtime::clock::Clock;
 use crate::runtime::job::{State, begin, describe_graph};
 use crate::runtime::restart::may_pass;
@@ -61,6 +62,7 @@ pub(crate) struct Lives {
     pub(crate) home: Option<Home>,
     pub(crate) describe: Describe,
     pub(crate) listeners: Listeners,
+    pub(crate) told: Told,
 }
 
 impl Drop for Lives {
@@ -80,11 +82,12 @@ impl Lives {
         let steering = Arc::new(Steering::new(first.seen()));
         let its = steering.clone();
         let (tell, ended) = oneshot::channel();
-        let spawner = self.spawner.clone();
+        let (spawner, told) = (self.spawner.clone(), self.told.clone());
         let run = move || {
             let unwound = catch_unwind(AssertUnwindSafe(|| self.run(first, &its)));
             let panicked = |_| Err(Error::Failed("the thread of the job panicked".into()));
             let result = unwound.unwrap_or_else(panicked);
+            told.ended(&result);
             its.ended();
             // Whoever dropped the job does not listen.
             let _ = tell.send(result);
@@ -94,15 +97,30 @@ impl Lives {
     }
 
     fn begin(&self, graph: &Graph) -> Result<Threads, Error> {
-        let state = self.home.as_ref().map(|home| home.begin(graph)).transpose()?;
+        let state = self
+            .home
+            .as_ref()
+            .map(|home| {
+                self.told.restore().in_scope(|| {
+                    let state = home.begin(graph)?;
+                    let restored =
+                        state.start.restored.as_ref().map(|restored| restored.manifest().id);
+                    self.told.restored(state.start.generation, restored);
+                    Ok::<_, Error>(state)
+                })
+            })
+            .transpose()?;
         let (life, coordinator) = begin(&self.config, graph, state.as_ref(), Clock::system());
         let durability = if state.is_some() { Durability::Checkpoints } else { Durability::None };
         for listener in &*self.listeners {
             let begun = listener.begin(life.generation, durability);
             begun.map_err(|why| Error::Flow(why.to_string()))?;
         }
-        let outside =
-            Outside { targets: restore::targets(graph), listeners: self.listeners.clone() };
+        let outside = Outside {
+            targets: restore::targets(graph),
+            listeners: self.listeners.clone(),
+            told: self.told.clone(),
+        };
         Threads::start(
             &self.config,
             &self.spawner,
@@ -154,6 +172,7 @@ impl Lives {
                 return Err(Error::Stopped { last: Box::new(why) });
             }
             (restarts, in_a_row) = (restarts + 1, again.in_a_row);
+            self.told.restarted(restarts);
             life = self.begin_again();
             match &life {
                 Ok(threads) => steering.restarted(restarts, threads.seen()),

@@ -15,6 +15,7 @@ use crate::checkpoint::direct::{Director, Outcome};
 use crate::checkpoint::publish::{Publication, Publisher, Turn};
 use crate::checkpoint::write::Writer;
 use crate::error::Error;
+use crate::observe::{Observer, Watch};
 use crate::runtime::life::Life;
 use crate::runtime::queue::Queue;
 use crate::runtime::spawn::{Spawner, Thread};
@@ -78,10 +79,14 @@ pub(crate) fn spawn(
 }
 
 /// Obeys and listens until the life is over.
-pub(crate) fn direct(mut director: Director) -> Outcome {
+pub(crate) fn direct(mut director: Director, mut watch: Watch) -> Outcome {
     loop {
-        let event = (!director.has_effects()).then(|| director.wait());
-        if let Some(outcome) = director.turn(event) {
+        let event = (!director.has_effects()).then(|| director.wait(watch.patience()));
+        let outcome = director.turn(event);
+        if outcome.is_some() || !director.has_effects() {
+            watch.look();
+        }
+        if let Some(outcome) = outcome {
             return outcome;
         }
     }
@@ -114,10 +119,15 @@ pub(crate) fn publish(mut publisher: Publisher, from: &Queue<Publication>, closi
     publisher.close();
 }
 
-pub(crate) fn commit(life: &Life, closing: &Closing) {
+pub(crate) fn commit(life: &Life, observer: &Observer, closing: &Closing) {
     while !closing.is_told() {
         let Some(job) = life.commits.pop_within(None) else { continue };
+        let span = observer.work(&job).entered();
         if let Done::Again { job, why } = commit::run(job, &life.events) {
+            if let commit::Job::Commit { transaction, .. } = &job {
+                observer.commit_failed(transaction, &why);
+            }
+            drop(span);
             *life.commit_error.lock().expect("no holder panics") = Some(why);
             closing.pause(RETRY_AFTER);
             life.commits.push(job);

@@ -24,6 +24,7 @@ use crate::config::{Config, Pinning};
 use crate::error::Error;
 use crate::flow::Flow;
 use crate::listener::Listeners;
+use crate::observe::{Observer, Told, Watch};
 use crate::runtime::job::State;
 use crate::runtime::life::Life;
 use crate::runtime::queue::Queue;
@@ -33,10 +34,11 @@ use crate::runtime::spawn::{Spawner, Thread};
 use crate::runtime::worker::{Built, guard};
 use crate::sink::Target;
 
-/// What of a job is told of checkpoints.
+/// What of a job, and outside of it, is told of checkpoints.
 pub(crate) struct Outside {
     pub(crate) targets: BTreeMap<String, Arc<dyn Target>>,
     pub(crate) listeners: Listeners,
+    pub(crate) told: Told,
 }
 
 /// What runs once on each worker.
@@ -45,6 +47,7 @@ pub(crate) type Describe = Arc<dyn Fn(&mut Flow) + Send + Sync>;
 /// The threads of a life that runs. Dropped, they are stopped at once.
 pub(crate) struct Threads {
     seen: Seen,
+    observer: Arc<Observer>,
     closing: Arc<Closing>,
     ended: Receiver<&'static str>,
     outcome: Receiver<Outcome>,
@@ -86,12 +89,13 @@ impl Threads {
         outside: Outside,
         describe: Describe,
     ) -> Result<Threads, Error> {
-        let Outside { targets, listeners } = outside;
+        let Outside { targets, listeners, told } = outside;
         let (tell_ended, ended) = mpsc::channel();
         let (tell_outcome, outcome) = mpsc::channel();
         let coordinator = Arc::new(Mutex::new(coordinator));
         let publications = Arc::new(Queue::default());
         let (closing, failure) = (Arc::new(Closing::default()), Arc::default());
+        let observer = told.begin(&life);
         let start = state.as_ref().map(|state| &state.start);
         let restored = start.and_then(|start| start.restored.as_ref());
         let seen = Seen {
@@ -100,8 +104,10 @@ impl Threads {
             restored: restored.map(|restored| restored.manifest().id),
             passed_over: start.map_or(Vec::new(), |start| start.passed_over.clone()),
         };
+        let watch = Watch::new(&observer, &coordinator);
         let mut threads = Threads {
             seen,
+            observer: observer.clone(),
             closing: closing.clone(),
             ended,
             outcome,
@@ -115,7 +121,7 @@ impl Threads {
         };
         let director = Director::new(&life, coordinator, publications.clone());
         threads.service("overtake-director", &tell_ended, move || {
-            let _ = tell_outcome.send(services::direct(director));
+            let _ = tell_outcome.send(services::direct(director, watch));
         })?;
         if let Some(State { store, start, .. }) = state {
             let writer = Writer::new(&life, &store);
@@ -130,8 +136,10 @@ impl Threads {
                 services::publish(publisher, &publications, &told);
             })?;
             for name in services::COMMITS {
-                let (of, told) = (life.clone(), closing.clone());
-                threads.service(name, &tell_ended, move || services::commit(&of, &told))?;
+                let (of, observer, told) = (life.clone(), observer.clone(), closing.clone());
+                threads.service(name, &tell_ended, move || {
+                    services::commit(&of, &observer, &told);
+                })?;
             }
         }
         let (idle, pinning) = (config.idle, config.pinning);
@@ -232,6 +240,10 @@ impl Threads {
                 Ended::Failed(Error::Failed("the director of checkpoints panicked".into()))
             }
         };
+        self.observer.ended(match &ended {
+            Ended::Finished => None,
+            Ended::Failed(why) | Ended::LeftBehind(why) => Some(why),
+        });
         (ended, lasted)
     }
 

@@ -203,6 +203,7 @@ impl Plan {
             pinning: Pinning::Free,
             restart: Restart::Never,
             limits,
+            ..Config::default()
         }
     }
 
@@ -212,7 +213,8 @@ impl Plan {
         let interval = Duration::from_millis(2);
         let schedule = Schedule { mode, interval, ..Config::default().schedule };
         let (retention, pinning, restart) = (self.retention, Pinning::Free, Restart::Never);
-        Config { workers, schedule, retention, idle: Idle::Park, pinning, restart, limits }
+        let idle = Idle::Park;
+        Config { workers, schedule, retention, idle, pinning, restart, limits, ..Config::default() }
     }
 
     /// What the operators of the job know.

@@ -221,6 +221,11 @@ impl CheckpointReport {
         seen.unwrap_or_default().saturating_sub(self.triggered)
     }
 
+    /// The longest that a task waited for its frontier before it cut.
+    pub fn alignment(&self) -> Duration {
+        self.tasks.values().map(|report| report.stats.alignment()).max().unwrap_or_default()
+    }
+
     /// The longest that a worker was kept from its records, summed over its tasks.
     pub fn pause(&self) -> Duration {
         let mut pauses = BTreeMap::<usize, Duration>::new();

@@ -163,9 +163,10 @@ impl<S: Sink> SinkPort for Sinking<S> {
         let id = TransactionId { generation, epoch: epoch.0, worker: books.worker };
         if let Some((data, prepare)) = self.sink.cut(id)? {
             let (sink, worker) = (books.name.clone(), books.worker as u32);
+            let prepare = Job::Prepare { task: books.task, sink: sink.clone(), epoch, prepare };
             let transaction = Transaction { sink, generation, epoch: epoch.0, worker, data };
             books.listed.push(Listed { transaction, is_committing: false });
-            books.life.commits.push(Job::Prepare { task: books.task, epoch, prepare });
+            books.life.commits.push(prepare);
         }
         Ok(())
     }
