@@ -160,9 +160,12 @@ impl Job {
     /// each life its workers, `overtake-work-<i>`, and `overtake-director`; with a state directory
     /// also `overtake-writer`, `overtake-publisher`, `overtake-commit-0` and `overtake-commit-1`.
     /// Sources and sinks may have some of their own, and say so:
-    /// [`Files`](crate::connect::file::Files) has one for each worker, `overtake-read-<i>`. All but
-    /// the workers sleep unless a checkpoint is under way. Nothing else of the program is touched:
-    /// no signal handler, no logger, no allocator, no panic hook, no exit. Several jobs may run in a
+    /// [`Files`](crate::connect::file::Files) has one for each worker, `overtake-read-<i>`, and
+    /// [`PartFiles`](crate::connect::file::PartFiles) one for each open file,
+    /// `overtake-write-<sink>`. All but the workers sleep unless a checkpoint is under way, or the
+    /// director [tells](crate::observe) what was processed. All have the cores that the caller may
+    /// use. Nothing else of the program is touched: no signal handler, no logger, recorder or
+    /// subscriber, no allocator, no panic hook, no output, no exit. Several jobs may run in a
     /// process; where their workers share cores, [`Pinning::Free`](crate::Pinning::Free) lets the
     /// system place them.
     ///

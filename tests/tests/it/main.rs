@@ -10,6 +10,7 @@ mod damage;
 mod embedded;
 mod failing;
 mod harness;
+mod host;
 mod interrupt;
 mod kill;
 mod model;
