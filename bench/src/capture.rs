@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use overtake::flow::stream::{Origin, Stream, Transform};
 use overtake::{CheckpointReport, Config, Handle, Job, Limits, Outcome, Schedule};
 
 use crate::generator::{Generator, Tap};
@@ -26,6 +27,9 @@ pub struct Options {
     /// How long the slow stage is busy with a record, in microseconds
     #[arg(long, value_name = "US", default_value_t = 20, value_parser = between(0u32, 1_000_000))]
     pub busy: u32,
+    /// Keyed exchanges, one behind the other; the last one is before the slow stage
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = between(1u8, 3))]
+    pub exchanges: u8,
     /// Batches of a channel that may be unacknowledged
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = between(1u16, 4096))]
     pub credit: u16,
@@ -75,17 +79,18 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let config = Config { workers: 2, schedule, limits, ..Config::default() };
     let tap = Arc::new(Tap::default());
     let (of_flow, busy) = (tap.clone(), Duration::from_micros(u64::from(options.busy)));
+    let exchanges = options.exchanges;
     let running = Job::new().config(config).state(state.path()).start(move |flow| {
-        flow.source("numbers", Generator::new(KEYS, &of_flow))
-            .key_by(|record: &(u64, u64)| record.0)
-            .fold("slow", move |sum: &mut u64, record| {
-                *sum += record.1;
-                let until = Instant::now() + busy;
-                while Instant::now() < until {
-                    std::hint::spin_loop();
-                }
-            })
-            .for_each("nowhere", |_| ());
+        let numbers = flow.source("numbers", Generator::new(KEYS, &of_flow));
+        let add = |sum: &mut u64, record: &(u64, u64)| *sum += record.1;
+        match exchanges {
+            1 => slow(numbers, busy),
+            2 => slow(numbers.key_by(by_key).fold("sums", add), busy),
+            _ => {
+                let sums = numbers.key_by(by_key).fold("sums", add);
+                slow(sums.key_by(|sum| sum.0 + 1).fold("sums_of_sums", add), busy);
+            }
+        }
     })?;
     tap.open();
     let handle = running.handle();
@@ -102,15 +107,37 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let history = handle.history();
     drop(running);
     println!(
-        "capture: {:?}, 2 workers, a stage of {} µs a record, batches of 2,048 records of 16 \
-         bytes, credit {} on 4 channels, idle workers park, checkpoints in {}",
+        "capture: {:?}, 2 workers, {} exchanges, a stage of {} µs a record, batches of 2,048 records \
+         of 16 bytes, credit {} on 4 channels each, idle workers park, checkpoints in {}",
         options.mode,
+        options.exchanges,
         options.busy,
         options.credit,
         base.display()
     );
     print(&history, allocations);
     Ok(())
+}
+
+fn by_key(record: &(u64, u64)) -> u64 {
+    record.0
+}
+
+/// The stage that holds up all others.
+fn slow<O: Origin, T: Transform<O::Record, Out = (u64, u64)>>(
+    records: Stream<O, T>,
+    busy: Duration,
+) {
+    records
+        .key_by(by_key)
+        .fold("slow", move |sum: &mut u64, record| {
+            *sum += record.1;
+            let until = Instant::now() + busy;
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+        })
+        .for_each("nowhere", |_| ());
 }
 
 fn wait_for(handle: &Handle, checkpoints: usize) -> anyhow::Result<()> {

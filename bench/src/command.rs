@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{billing, capture, idle, keyed_count};
+use crate::{billing, capture, idle, keyed_count, push, slow_sink};
 
 /// A dataflow engine with exactly-once checkpoints, aligned and unaligned.
 ///
@@ -41,8 +41,12 @@ enum Benchmark {
     KeyedCount(keyed_count::Options),
     /// Checkpoints one after the other, with much in flight before a slow stage
     Capture(capture::Options),
-    /// What an idle job costs, and how long it takes to wake
+    /// What a job costs that has nothing to do
     Idle(idle::Options),
+    /// From a push into an embedded job until its result is read
+    Push(push::Options),
+    /// What a job holds while its sink is slower than its source
+    SlowSink(slow_sink::Options),
 }
 
 /// Does what `arguments` ask for; the first is the name of the program.
@@ -54,6 +58,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Benchmark::KeyedCount(options) => keyed_count::run(options),
                 Benchmark::Capture(options) => capture::run(options),
                 Benchmark::Idle(options) => idle::run(options),
+                Benchmark::Push(options) => push::run(options),
+                Benchmark::SlowSink(options) => slow_sink::run(options),
             }
             .map(|()| ExitCode::SUCCESS),
         },

@@ -135,7 +135,7 @@ impl Publisher {
                 (Some(next(publication)), is_done)
             }
             Step::Tell(publication) => {
-                // First: who waits for this checkpoint waits for what they are told, too.
+                // N3. First: who waits for this checkpoint waits for what they are told, too.
                 self.listeners.iter().for_each(|told| told.completed(publication.epoch.0));
                 self.life.events.push(Event::Published { epoch: publication.epoch });
                 (Some(Step::Prune(publication)), true)

@@ -48,7 +48,7 @@ pub struct Graph {
     /// Streams that nobody has used yet, by the name of their task.
     unused: BTreeSet<String>,
     errors: Vec<String>,
-    /// Who is told of lives and checkpoints.
+    /// Who is told of lives and checkpoints (N1).
     pub(crate) listeners: Vec<Arc<dyn Listener>>,
 }
 

@@ -66,6 +66,7 @@ pub(crate) struct Lives {
 }
 
 impl Drop for Lives {
+    /// N4: no further life begins, whether the last one ended, failed, or never began.
     fn drop(&mut self) {
         self.listeners.iter().for_each(|listener| listener.ended());
     }
@@ -112,6 +113,7 @@ impl Lives {
             .transpose()?;
         let (life, coordinator) = begin(&self.config, graph, state.as_ref(), Clock::system());
         let durability = if state.is_some() { Durability::Checkpoints } else { Durability::None };
+        // N2: before any worker starts.
         for listener in &*self.listeners {
             let begun = listener.begin(life.generation, durability);
             begun.map_err(|why| Error::Flow(why.to_string()))?;

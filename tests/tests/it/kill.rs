@@ -9,18 +9,18 @@ use overtake_bench::flights::JANUARY;
 use crate::harness::{Place, Running, bill_of, run};
 
 /// Draws numbers from a seed (splitmix64).
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
     /// A seed of the environment, or any.
-    fn new() -> Dice {
+    pub(crate) fn new() -> Dice {
         let given = std::env::var("OVERTAKE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0) % 1_000_000);
         println!("OVERTAKE_SEED={seed}");
         Dice(seed)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

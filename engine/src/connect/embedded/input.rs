@@ -287,6 +287,7 @@ impl<R: Data> Listener for Shared<R> {
         Ok(())
     }
 
+    /// N5: what is let go of is dropped, and callbacks run, outside of any lock.
     fn completed(&self, epoch: u64) {
         for index in 0..SPLITS {
             let mut split = self.split(index);

@@ -122,7 +122,8 @@ impl<R> Shared<R> {
 }
 
 impl<R> Held<R> {
-    /// Commits what is pending up to this checkpoint.
+    /// Commits what is pending up to this checkpoint, which is complete (V1), unless it was
+    /// acknowledged already (V3).
     fn commit(&mut self, up_to: CheckpointId) {
         let later = self.pending.split_off(&CheckpointId { epoch: up_to.epoch + 1, ..up_to });
         for (checkpoint, of_workers) in std::mem::replace(&mut self.pending, later) {
