@@ -78,8 +78,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     };
     println!(
         "slow-sink: {:?}, 2 workers, {} µs a record, {} s after {FILLING}, {processed} records \
-         read, {checkpoints} checkpoints: live {}; resident {}; the job says {:.1} MiB in flight, {:.1} of \
-         state",
+         read, {checkpoints} checkpoints: live {}; resident {}; the job says {:.1} MiB in flight, \
+         {:.1} of state",
         options.mode,
         options.busy,
         options.seconds,
