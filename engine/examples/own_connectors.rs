@@ -1,6 +1,6 @@
 //! A source and a sink of one's own, written against the contracts: a source of sensor readings
-//! that can be read again from any position, and a sink whose transactions are files. Kill it at any
-//! moment and start it again: each average is written once. Run it with
+//! that can be read again from any position, and a sink whose transactions are files. Kill it at
+//! any moment and start it again: each average is written once. Run it with
 //! `cargo run --release -p overtake --example own_connectors -- DIRECTORY`.
 
 use std::fs::{self, File};

@@ -7,8 +7,8 @@
 //!   you: pay alice 250       it: booked 1          it answers when the payment is durable
 //! ```
 //!
-//! After it was killed, say hello again: pay again what followed the number that it tells. The books
-//! are in `DIRECTORY/books`; a line on its input drains the job and ends it.
+//! After it was killed, say hello again: pay again what followed the number that it tells. The
+//! books are in `DIRECTORY/books`; a line on its input drains the job and ends it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, Write, stdin};

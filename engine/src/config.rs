@@ -25,9 +25,9 @@ pub struct Limits {
     /// Transactions of a sink and worker that may await their commit; with none free the sink takes
     /// no input. Two would do: one open, one prepared.
     pub transactions_max: usize,
-    /// Bytes that the tables of all tasks may take, as [`Memory`](crate::Memory) counts them: beyond,
-    /// the job ends with [`Error::StateFull`], and is not restarted. No limit is the default: nobody
-    /// knows what else needs memory.
+    /// Bytes that the tables of all tasks may take, as [`Memory`](crate::Memory) counts them:
+    /// beyond, the job ends with [`Error::StateFull`], and is not restarted. No limit is the
+    /// default: nobody knows what else needs memory.
     pub state_bytes_max: u64,
     /// Bytes that records in batches may take on all channels. The credit is made less until they
     /// do: then senders wait for receivers. If one batch a channel is too much, the job does not
@@ -55,7 +55,8 @@ impl Default for Limits {
 
 impl Limits {
     /// The credit with which so many edges between so many workers stay within the limit of what is
-    /// in flight: a sender has, beside what is on its way, a batch that is filled and one that waits.
+    /// in flight: a sender has, beside what is on its way, a batch that is filled and one that
+    /// waits.
     ///
     /// # Errors
     ///

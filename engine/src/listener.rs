@@ -7,10 +7,10 @@
 //!
 //! # The contract
 //!
-//! * **N1**: a listener is one object over all workers and lives of a job; the flow, described anew,
-//!   names the same one.
-//! * **N2**: [`begin`](Listener::begin) is told in each life before a worker opens the source or the
-//!   sink, and after all threads of the life before have ended.
+//! * **N1**: a listener is one object over all workers and lives of a job; the flow, described
+//!   anew, names the same one.
+//! * **N2**: [`begin`](Listener::begin) is told in each life before a worker opens the source or
+//!   the sink, and after all threads of the life before have ended.
 //! * **N3**: [`completed`](Listener::completed) is told when the checkpoint's manifest and its mark
 //!   are durable, in the order of the epochs of a life. One may be left out: the process, or the
 //!   life, ended in between. What the next life is restored from tells.

@@ -24,9 +24,9 @@
 //! * **K6**: writing, cutting and asking never wait for the outside: that is what
 //!   [`Prepare`] is for.
 //! * **K7**: a sink may write ahead instead, for a target without transactions: what it processed
-//!   lies in its [state](Sink::restore), [`store`](Sink::store) tells it which epoch ends there, and
-//!   its [`Listener`] is told when that is complete. Then what it holds may go out; it stays in the
-//!   state until it has arrived.
+//!   lies in its [state](Sink::restore), [`store`](Sink::store) tells it which epoch ends there,
+//!   and its [`Listener`] is told when that is complete. Then what it holds may go out; it stays in
+//!   the state until it has arrived.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -19,8 +19,8 @@
 //! * **S8**: a source that must know when its positions are durable has a
 //!   [`Listener`]: [`cut`](Source::cut) tells it after which records each epoch ends, and the
 //!   listener is told when that is complete.
-//! * **S9**: a source that is told to [`drain`](Source::drain) emits what it has accepted and cannot
-//!   be read again, and then ends. By default there is no such thing, and it ends at once.
+//! * **S9**: a source that is told to [`drain`](Source::drain) emits what it has accepted and
+//!   cannot be read again, and then ends. By default there is no such thing, and it ends at once.
 
 pub(crate) mod items;
 mod paced;

@@ -7,11 +7,12 @@
 //!                           └─ told: durable up to push n       └─ shown once committed
 //! ```
 //!
-//! Exactly once ends where the job does, so both sides have numbers that outlive the process. A push
-//! has a number of its producer; [`Input::open`] tells after a new start which was the last that is
-//! durable, and the program pushes again what followed. Results come a checkpoint at a time; whoever
-//! keeps the [`CheckpointId`](crate::CheckpointId) of the last one with what it made of it knows
-//! what to leave out when the job, after a new start, shows again what was not acknowledged in time.
+//! Exactly once ends where the job does, so both sides have numbers that outlive the process. A
+//! push has a number of its producer; [`Input::open`] tells after a new start which was the last
+//! that is durable, and the program pushes again what followed. Results come a checkpoint at a
+//! time; whoever keeps the [`CheckpointId`](crate::CheckpointId) of the last one with what it made
+//! of it knows what to leave out when the job, after a new start, shows again what was not
+//! acknowledged in time.
 //!
 //! Waiting is for threads and futures alike, and forces no runtime on anybody.
 //!
@@ -37,7 +38,8 @@ pub enum InputError {
     /// [`Input::close`] was called, or the job is drained.
     #[error("the input is closed")]
     Closed,
-    /// The job has ended. What was pushed and not durable by then is not processed in a later start.
+    /// The job has ended. What was pushed and not durable by then is not processed in a later
+    /// start.
     #[error(
         "the job has ended: push {durable} of producer \"{producer}\" is the last that is durable; \
          start the job again, open the input, and push again what followed"

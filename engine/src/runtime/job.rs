@@ -113,9 +113,9 @@ impl Job {
         self
     }
 
-    /// Starts the job's threads by this function instead of by the system: on threads of a pool, with
-    /// a priority, a stack or cores of the program's choice. It must return, and each thread must
-    /// [run](Thread::run) soon on a thread that nothing else waits for. Every
+    /// Starts the job's threads by this function instead of by the system: on threads of a pool,
+    /// with a priority, a stack or cores of the program's choice. It must return, and each thread
+    /// must [run](Thread::run) soon on a thread that nothing else waits for. Every
     /// [life](crate::Restart) starts its threads anew.
     ///
     /// ```

@@ -67,7 +67,8 @@ pub struct Memory {
     /// Bytes of the tables that hold state, without what rows hold elsewhere (the text of a
     /// `String`).
     pub state_bytes: u64,
-    /// Bytes of records that are sent and not processed, or wait to be sent, as they lie in batches.
+    /// Bytes of records that are sent and not processed, or wait to be sent, as they lie in
+    /// batches.
     pub in_flight_bytes: u64,
 }
 

@@ -219,8 +219,8 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// If the job has no state directory. The answer's: [`Error::Checkpoint`] if it was aborted, and
-    /// [`Error::Ended`].
+    /// If the job has no state directory. The answer's: [`Error::Checkpoint`] if it was aborted,
+    /// and [`Error::Ended`].
     pub fn checkpoint(&self) -> Result<Pending<CheckpointId>, Error> {
         self.ask(Request::Checkpoint)
     }
@@ -242,8 +242,8 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// If the job has no state directory. The answer's: [`Error::Ended`] if the job failed first; it
-    /// is restarted as if this had not been asked.
+    /// If the job has no state directory. The answer's: [`Error::Ended`] if the job failed first;
+    /// it is restarted as if this had not been asked.
     pub fn stop_with_savepoint(&self) -> Result<Pending<CheckpointId>, Error> {
         self.ask(Request::StopWithSavepoint)
     }
@@ -273,8 +273,8 @@ impl Handle {
         self.steering.wish(Wish::Drain);
     }
 
-    /// The value of a key in a table of an operator, as it is when its worker, between two slices of
-    /// work, looks: within some 50 µs, or one record. It may be of records whose effects are not
+    /// The value of a key in a table of an operator, as it is when its worker, between two slices
+    /// of work, looks: within some 50 µs, or one record. It may be of records whose effects are not
     /// committed yet. Of a table of values and of a broadcast table `V` is the value, of lists a
     /// [`VecDeque`](std::collections::VecDeque), of maps a
     /// [`BTreeMap`](std::collections::BTreeMap); the table of

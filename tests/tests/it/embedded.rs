@@ -1,5 +1,5 @@
-//! A job embedded in a program: what was told to be durable is processed once, and what is committed
-//! is shown once, over restarts, new starts and whatever is full.
+//! A job embedded in a program: what was told to be durable is processed once, and what is
+//! committed is shown once, over restarts, new starts and whatever is full.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

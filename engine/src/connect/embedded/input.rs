@@ -1,9 +1,9 @@
 //! The input of an embedded job: producers push, the job reads, and everybody is told what is
 //! durable.
 //!
-//! An input has [`SPLITS`] splits, each a [`Log`] under a lock of its own; a producer belongs to one,
-//! so its pushes keep their order, and a position is the number of each producer's last push. Splits
-//! are dealt to the workers as those of any source.
+//! An input has [`SPLITS`] splits, each a [`Log`] under a lock of its own; a producer belongs to
+//! one, so its pushes keep their order, and a position is the number of each producer's last push.
+//! Splits are dealt to the workers as those of any source.
 //!
 //! Not here: pushing, see [`producer`](super::producer); reading, see [`source`](super::source).
 

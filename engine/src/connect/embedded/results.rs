@@ -277,9 +277,10 @@ impl<R: Data> Reader<R> {
         }
     }
 
-    /// What was committed up to this checkpoint need not be shown, or not again. That is durable with
-    /// the next checkpoint, and until then a new start may show it once more: whoever knows the last
-    /// one that it has seen acknowledges it before the job is started, and is shown what followed.
+    /// What was committed up to this checkpoint need not be shown, or not again. That is durable
+    /// with the next checkpoint, and until then a new start may show it once more: whoever knows
+    /// the last one that it has seen acknowledges it before the job is started, and is shown what
+    /// followed.
     pub fn acknowledge(&mut self, checkpoint: CheckpointId) {
         self.shared.lock().acknowledge(checkpoint);
     }
