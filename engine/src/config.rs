@@ -67,7 +67,7 @@ impl Limits {
         let fit = (self.in_flight_bytes_max / of_one).saturating_sub(BATCHES_UNSENT);
         match usize::try_from(fit).unwrap_or(usize::MAX).min(self.credit) {
             0 => Err(Error::Flow(format!(
-                "{edges} edges between {workers} workers need at least {} bytes in flight, and the \
+                "{edges} edge(s) between {workers} workers need at least {} bytes in flight, and the \
                  limit in_flight_bytes_max is {}: raise it, or lower batch_bytes_max or the workers",
                 of_one * (BATCHES_UNSENT + 1),
                 self.in_flight_bytes_max
@@ -205,7 +205,7 @@ mod tests {
         let message = limits(1 << 20).credit_within(3, 2).unwrap_err().to_string();
         assert_eq!(
             message,
-            "flow: 3 edges between 2 workers need at least 1179648 bytes in flight, and the limit \
+            "flow: 3 edge(s) between 2 workers need at least 1179648 bytes in flight, and the limit \
              in_flight_bytes_max is 1048576: raise it, or lower batch_bytes_max or the workers"
         );
     }

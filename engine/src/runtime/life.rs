@@ -200,11 +200,16 @@ impl Life {
     pub(crate) fn close(&self) {
         let restored = self.restored.lock().expect("no holder panics").take();
         drop(restored);
-        self.looks.iter().for_each(Asked::close);
-        self.awaited.close();
+        self.hang_up();
         self.snapshots.clear();
         self.commits.clear();
         self.events.clear();
+    }
+
+    /// Nobody answers any more what is asked of this life.
+    pub(crate) fn hang_up(&self) {
+        self.looks.iter().for_each(Asked::close);
+        self.awaited.close();
     }
 
     /// A worker has declared the tables of an operator; all declare the same.

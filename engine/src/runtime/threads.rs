@@ -295,6 +295,7 @@ impl Threads {
     fn leave_behind(&mut self, ended: &[&str]) -> Error {
         self.awaited = 0;
         self.handles.clear();
+        self.seen.life.hang_up();
         std::mem::forget(self.store.take());
         let life = &self.seen.life;
         let stuck = (0..life.workers).find_map(|worker| life.running(worker));

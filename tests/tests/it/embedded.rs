@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -528,6 +528,60 @@ fn state_beyond_its_limit_ends_the_job_with_a_clear_error() {
     let (bytes, after) = after.split_once(' ').unwrap();
     assert!(bytes.parse::<u64>().unwrap() > 1 << 20, "{why}");
     assert_eq!(after, "bytes of memory with it, and may take 1048576 (limit state_bytes_max)");
+}
+
+#[test]
+fn what_is_in_flight_stays_within_its_limit_while_a_stage_is_slow() {
+    const LIMIT: u64 = 1 << 20;
+    let input = Input::with_held_max(1 << 20);
+    let its = input.clone();
+    let mut config = overtake::Config { workers: 2, ..Default::default() };
+    config.limits.in_flight_bytes_max = LIMIT;
+    let is_fast = Arc::new(AtomicBool::new(false));
+    let its_pace = is_fast.clone();
+    let running = Job::new().config(config.clone()).start(move |flow| {
+        let is_fast = its_pace.clone();
+        flow.source("pushes", its.source())
+            .key_by(|push: &Push| push.1)
+            .fold("sums", |sum: &mut u64, push| *sum += push.0)
+            .key_by(|sum| sum.0)
+            .fold("slow", move |sum: &mut u64, of| {
+                if !is_fast.load(Ordering::SeqCst) {
+                    std::thread::park_timeout(Duration::from_millis(1));
+                }
+                *sum += of.1;
+            })
+            .for_each("nowhere", |_| ());
+    });
+    let running = running.unwrap();
+    let mut producer = input.open("web").unwrap();
+    // Channels fill; then the source reads no further, and the pushes wait in the input.
+    (0..1 << 18).for_each(|number| _ = producer.push((1, number)).unwrap());
+    let handle = running.handle();
+    let mut most = 0;
+    until(|| {
+        let memory = handle.memory();
+        assert!(memory.in_flight_bytes <= LIMIT, "{memory:?}");
+        most = most.max(memory.in_flight_bytes);
+        handle.processed("slow") > 500
+    });
+    assert!(handle.processed("pushes") < 1 << 17, "nothing held it up");
+    assert!(most > LIMIT / 16, "{most} bytes: the test shows nothing");
+    is_fast.store(true, Ordering::SeqCst);
+    input.close();
+    assert_eq!(running.join().unwrap().processed("slow"), 1 << 18);
+
+    config.limits.in_flight_bytes_max = 1 << 16;
+    let refused = Job::new().config(config).start(|flow| {
+        flow.source("numbers", overtake::source::items(vec![1u64]))
+            .rebalance("dealt")
+            .for_each("nowhere", |_| ());
+    });
+    assert_eq!(
+        refused.err().unwrap().to_string(),
+        "flow: 1 edge(s) between 2 workers need at least 393216 bytes in flight, and the limit \
+         in_flight_bytes_max is 65536: raise it, or lower batch_bytes_max or the workers"
+    );
 }
 
 #[test]

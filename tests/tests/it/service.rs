@@ -112,10 +112,16 @@ fn f19_f36_what_an_embedded_service_has_confirmed_is_booked_once_over_kill_9() {
                 }
             });
         }
-        for _ in 0..LIVES {
+        let booked = || -> u64 { told.iter().map(|told| told.lock().unwrap().booked).sum() };
+        for life in 0..LIVES {
+            let before = booked();
             let (mut service, listening) = start(&place);
             address.set(listening);
-            std::thread::sleep(Duration::from_millis(30 + dice.below(250)));
+            // Some die before they have booked anything, some while they do.
+            if life % 3 > 0 {
+                crate::harness::until(|| booked() > before);
+            }
+            std::thread::sleep(Duration::from_millis(dice.below(150)));
             service.kill().unwrap();
             service.wait().unwrap();
             address.set(None);
