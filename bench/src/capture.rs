@@ -81,7 +81,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let (of_flow, busy) = (tap.clone(), Duration::from_micros(u64::from(options.busy)));
     let exchanges = options.exchanges;
     let running = Job::new().config(config).state(state.path()).start(move |flow| {
-        let numbers = flow.source("numbers", Generator::new(KEYS, &of_flow));
+        let numbers = flow.source("numbers", Generator::new(KEYS, 2, &of_flow));
         let add = |sum: &mut u64, record: &(u64, u64)| *sum += record.1;
         match exchanges {
             1 => slow(numbers, busy),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{billing, capture, idle, keyed_count, push, slow_sink};
+use crate::{billing, capture, compare, idle, keyed_count, push, slow_sink};
 
 /// A dataflow engine with exactly-once checkpoints, aligned and unaligned.
 ///
@@ -24,6 +24,8 @@ struct Arguments {
 enum Command {
     /// Bill flights, exactly once
     Billing(billing::Options),
+    /// Run a job without checkpoints and in each mode, side by side
+    Compare(compare::Options),
     /// Measure the engine beside programs written by hand
     Bench(Bench),
 }
@@ -54,6 +56,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match Arguments::try_parse_from(arguments) {
         Ok(Arguments { command, billing }) => match command.unwrap_or(Command::Billing(billing)) {
             Command::Billing(options) => billing::run(options),
+            Command::Compare(options) => compare::run(&options).map(|()| ExitCode::SUCCESS),
             Command::Bench(Bench { bench }) => match bench {
                 Benchmark::KeyedCount(options) => keyed_count::run(options),
                 Benchmark::Capture(options) => capture::run(options),

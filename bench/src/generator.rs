@@ -27,19 +27,37 @@ impl Tap {
     pub(crate) fn close(&self) {
         self.is_open.store(false, Ordering::Release);
     }
+
+    /// One that nobody closes.
+    pub(crate) fn opened() -> Tap {
+        Tap { is_open: AtomicBool::new(true), ..Tap::default() }
+    }
+
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Whoever waits for it is woken when it opens.
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
+    }
 }
 
-/// The generator of the yardsticks: `(key, 1)` with keys drawn at random.
+/// The generator of the yardsticks: `(key, 1)` with keys drawn at random, other ones in each split.
+#[derive(Clone)]
 pub(crate) struct Generator {
     keys: u64,
+    splits: usize,
     tap: Arc<Tap>,
     x: u64,
     split: String,
 }
 
 impl Generator {
-    pub(crate) fn new(keys: u64, tap: &Arc<Tap>) -> Generator {
-        Generator { keys, tap: tap.clone(), x: 0, split: String::new() }
+    /// With so many keys, and a split for each worker.
+    pub(crate) fn new(keys: u64, workers: usize, tap: &Arc<Tap>) -> Generator {
+        Generator { keys, splits: workers, tap: tap.clone(), x: 0, split: String::new() }
     }
 }
 
@@ -48,7 +66,7 @@ impl Source for Generator {
     type Position = u64;
 
     fn splits(&mut self) -> Result<Vec<String>, BoxError> {
-        Ok(vec!["0".to_owned(), "1".to_owned()])
+        Ok((0..self.splits).map(|split| split.to_string()).collect())
     }
 
     fn open(
@@ -57,10 +75,12 @@ impl Source for Generator {
         position: Option<u64>,
         context: &SourceContext,
     ) -> Result<(), BoxError> {
-        self.x = position.unwrap_or(context.worker as u64 * 7919 + 1);
+        self.x = match position {
+            Some(x) => x,
+            None => split.parse::<u64>()? * 7919 + 1,
+        };
         self.split = split.to_owned();
-        let mut wakers = self.tap.wakers.lock().unwrap_or_else(PoisonError::into_inner);
-        wakers.push(context.waker.clone());
+        self.tap.register(&context.waker);
         Ok(())
     }
 
@@ -71,7 +91,7 @@ impl Source for Generator {
         _: Duration,
         out: &mut impl Emit<(u64, u64)>,
     ) -> Result<Read, BoxError> {
-        if !self.tap.is_open.load(Ordering::Acquire) {
+        if !self.tap.is_open() {
             return Ok(Read::Idle);
         }
         let mut x = self.x;

@@ -5,6 +5,7 @@
 pub mod billing;
 pub mod capture;
 pub mod command;
+pub mod compare;
 pub mod flights;
 mod generator;
 pub mod idle;

@@ -22,6 +22,7 @@
 mod drive;
 
 pub use drive::{Plan, compare};
+pub(crate) use drive::{REST, SETTLE, wait_for_quiet};
 
 use std::fmt;
 

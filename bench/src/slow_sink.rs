@@ -47,7 +47,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let tap = Arc::new(Tap::default());
     let (of_flow, busy) = (tap.clone(), Duration::from_micros(u64::from(options.busy)));
     let running = Job::new().config(config).state(state.path()).start(move |flow| {
-        flow.source("numbers", Generator::new(KEYS, &of_flow))
+        flow.source("numbers", Generator::new(KEYS, 2, &of_flow))
             .key_by(|record: &(u64, u64)| record.0)
             .fold("sums", |sum: &mut u64, record| *sum += record.1)
             .rebalance("dealt")

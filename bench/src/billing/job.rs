@@ -6,7 +6,6 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use overtake::connect::file::Files;
@@ -70,14 +69,9 @@ const MAXIMUM_RATE_RUN: Duration = Duration::from_secs(2);
 ///
 /// If the flights cannot be read.
 pub fn maximum_rate(workers: usize) -> anyhow::Result<String> {
-    let text = flate2::read::GzDecoder::new(std::fs::File::open(JANUARY)?);
-    let flights: Result<Vec<Flight>, _> = csv::Reader::from_reader(text).deserialize().collect();
-    let flights: Arc<[Flight]> = flights?.into();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let of_flow = is_over.clone();
+    let flights = Replay::new(january()?, workers);
     let running = Job::new().workers(workers).start(move |flow| {
-        let source = Replay { flights: flights.clone(), is_over: of_flow.clone(), next: None };
-        let flights = flow.source("flights", source);
+        let flights = flow.source("flights", flights.clone());
         billing(flow, flights, Nowhere);
     })?;
     // The tables fill first.
@@ -86,17 +80,35 @@ pub fn maximum_rate(workers: usize) -> anyhow::Result<String> {
     let (began, before) = (handle.clock().now(), handle.processed("invoices"));
     std::thread::sleep(MAXIMUM_RATE_RUN);
     let (ended, after) = (handle.clock().now(), handle.processed("invoices"));
-    is_over.store(true, Ordering::Relaxed);
-    running.join()?;
+    anyhow::ensure!(!running.has_ended(), "the job that finds the maximum rate has failed");
     let rate = (after - before) as f64 / (ended - began).as_secs_f64();
     Ok(format!("{:.2} million flights/s on {workers} workers", rate / 1e6))
 }
 
-/// The same flights over and over, on each worker, until it is told that it is over.
-struct Replay {
+/// The flights of January, in memory.
+///
+/// # Errors
+///
+/// If they cannot be read.
+pub(crate) fn january() -> anyhow::Result<Arc<[Flight]>> {
+    let text = flate2::read::GzDecoder::new(std::fs::File::open(JANUARY)?);
+    let flights: Result<Vec<Flight>, _> = csv::Reader::from_reader(text).deserialize().collect();
+    Ok(flights?.into())
+}
+
+/// The same flights over and over, on each worker.
+#[derive(Clone)]
+pub(crate) struct Replay {
     flights: Arc<[Flight]>,
-    is_over: Arc<AtomicBool>,
+    splits: usize,
     next: Option<(String, usize)>,
+}
+
+impl Replay {
+    /// With a split for each worker.
+    pub(crate) fn new(flights: Arc<[Flight]>, workers: usize) -> Replay {
+        Replay { flights, splits: workers, next: None }
+    }
 }
 
 impl Source for Replay {
@@ -104,12 +116,16 @@ impl Source for Replay {
     type Position = u64;
 
     fn splits(&mut self) -> Result<Vec<String>, BoxError> {
-        // One for each worker that there may be.
-        Ok((0..256).map(|split| format!("{split:04}")).collect())
+        Ok((0..self.splits).map(|split| format!("{split:04}")).collect())
     }
 
-    fn open(&mut self, split: &str, _: Option<u64>, _: &SourceContext) -> Result<(), BoxError> {
-        self.next.get_or_insert((split.to_owned(), 0));
+    fn open(
+        &mut self,
+        split: &str,
+        position: Option<u64>,
+        _: &SourceContext,
+    ) -> Result<(), BoxError> {
+        self.next = Some((split.to_owned(), position.unwrap_or(0) as usize));
         Ok(())
     }
 
@@ -120,9 +136,6 @@ impl Source for Replay {
         out: &mut impl Emit<Flight>,
     ) -> Result<Read, BoxError> {
         let Some((_, next)) = &mut self.next else { return Ok(Read::Ended) };
-        if self.is_over.load(Ordering::Relaxed) {
-            return Ok(Read::Ended);
-        }
         let end = self.flights.len().min(*next + limit);
         self.flights[*next..end].iter().for_each(|flight| out.emit(*flight));
         *next = end % self.flights.len();

@@ -74,6 +74,46 @@ fn keyed_count_measures_what_the_table_of_bars_names_unless_told_otherwise() {
 }
 
 #[test]
+fn compare_takes_all_modes_and_loads_unless_told_otherwise() {
+    let options = |line: &str| match parse(line).unwrap().command {
+        Some(Command::Compare(options)) => options,
+        other => panic!("`{line}` is {other:?}"),
+    };
+    let default = compare::Options {
+        job: compare::Job::Billing,
+        modes: compare::Mode::ALL.to_vec(),
+        load: compare::Load::ALL.to_vec(),
+        seconds: 10.0,
+        workers: None,
+        interval: 500,
+        rate: None,
+        busy: 20,
+        state: None,
+        json: None,
+    };
+    assert_eq!(options("overtake compare"), default);
+    let told = options(
+        "overtake compare --job keyed-count --modes off,adaptive --load light --seconds 2 \
+         --workers 3 --interval 50 --rate 1000 --busy 5 --state s --json f",
+    );
+    assert_eq!(
+        told,
+        compare::Options {
+            job: compare::Job::KeyedCount,
+            modes: vec![compare::Mode::Off, compare::Mode::Adaptive],
+            load: vec![compare::Load::Light],
+            seconds: 2.0,
+            workers: Some(3),
+            interval: 50,
+            rate: Some(1_000),
+            busy: 5,
+            state: Some("s".into()),
+            json: Some("f".into()),
+        }
+    );
+}
+
+#[test]
 fn a_bad_value_is_refused_in_one_line_that_names_it_and_what_is_allowed() {
     for (line, expected) in [
         ("--workers 0", "'0' for '--workers <N>': expected a number from 1 to 256"),
@@ -88,6 +128,20 @@ fn a_bad_value_is_refused_in_one_line_that_names_it_and_what_is_allowed() {
             "bench keyed-count --seconds nan",
             "'nan' for '--seconds <S>': expected a number from 0.1 to 60",
         ),
+        (
+            "compare --modes off,fast",
+            "'fast' for '--modes <MODE>...' [possible values: off, aligned, unaligned, adaptive]",
+        ),
+        (
+            "compare --load heavy",
+            "'heavy' for '--load <LOAD>...' [possible values: light, backpressure]",
+        ),
+        ("compare --job wc", "'wc' for '--job <JOB>' [possible values: billing, keyed-count]"),
+        ("compare --seconds 0", "'0' for '--seconds <N>': expected a number from 0.1 to 3600"),
+        ("compare --workers 257", "'257' for '--workers <N>': expected a number from 1 to 256"),
+        ("compare --interval 0", "'0' for '--interval <MS>': expected a number from 1 to 3600000"),
+        ("compare --rate 0", "'0' for '--rate <N>': expected a number from 1 to 4294967295"),
+        ("compare --busy 0", "'0' for '--busy <US>': expected a number from 1 to 1000"),
         (
             "--mode fast",
             "'fast' for '--mode <MODE>' [possible values: aligned, unaligned, adaptive]",

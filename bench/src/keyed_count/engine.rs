@@ -50,7 +50,7 @@ impl Engine {
         let tap = Arc::new(Tap::default());
         let of_flow = tap.clone();
         let flow = move |flow: &mut Flow| {
-            flow.source("numbers", Generator::new(keys, &of_flow))
+            flow.source("numbers", Generator::new(keys, 2, &of_flow))
                 .key_by(|record: &(u64, u64)| record.0)
                 .fold("sums", |sum: &mut u64, record| *sum += record.1)
                 .for_each("nowhere", |_| ());

@@ -7,10 +7,10 @@ use super::{Comparison, PAIRS_MIN, Pair, Side};
 use crate::meter::{Mark, Window};
 
 /// After it resumes, a side runs this long before its window begins.
-const SETTLE: Duration = Duration::from_millis(30);
+pub(crate) const SETTLE: Duration = Duration::from_millis(30);
 
 /// After it pauses, a side has this long to come to rest.
-const REST: Duration = Duration::from_millis(5);
+pub(crate) const REST: Duration = Duration::from_millis(5);
 
 /// Before a window, all sides are parked until others are quiet for one such look, at most so many
 /// times.
@@ -110,7 +110,8 @@ fn undisturbed(side: &dyn Side, length: Duration, end: Instant) -> Window {
     }
 }
 
-fn wait_for_quiet(end: Instant) {
+/// Waits until others are quiet, but not beyond `end`.
+pub(crate) fn wait_for_quiet(end: Instant) {
     for _ in 0..LOOKS_MAX {
         if Instant::now() >= end {
             return;

@@ -5,6 +5,7 @@
 mod bad_input;
 mod bad_records;
 mod billing;
+mod compare;
 mod crash;
 mod damage;
 mod embedded;
