@@ -66,7 +66,7 @@ pub struct Options {
         default_values_t = Load::ALL)]
     pub load: Vec<Load>,
     /// How long each mode is measured under each load, in seconds
-    #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = between(0.1, 3600.0))]
+    #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = between(0.1, SECONDS_MAX))]
     pub seconds: f64,
     /// Threads that work [default: one a core]
     #[arg(long, value_name = "N", value_parser = between(1u16, 256))]
@@ -129,11 +129,18 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut file, &comparison).with_context(in_file)?;
         file.flush().with_context(in_file)?;
     }
-    let is_wrong = |run: &&Run| !run.output_equals_reference;
-    if let Some(Run { job, load, mode, .. }) = comparison.runs.iter().find(is_wrong) {
-        anyhow::bail!("the output of {job}, {load}, {mode}, is not that of the reference");
+    judge(&comparison.runs)
+}
+
+/// Whether every output is that of its reference.
+fn judge(runs: &[Run]) -> anyhow::Result<()> {
+    match runs.iter().find(|run| !run.output_equals_reference) {
+        None => Ok(()),
+        Some(Run { job, load, mode, output_digest, reference_digest, .. }) => anyhow::bail!(
+            "{job}, {load}, {mode}: the output has digest {output_digest}, expected that of the \
+             reference, {reference_digest}"
+        ),
     }
-    Ok(())
 }
 
 /// How checkpoints are taken, if they are.
@@ -190,6 +197,9 @@ macro_rules! named_as_a_value {
     )*};
 }
 named_as_a_value!(Mode, Load);
+
+/// Whoever measures for longer than an hour does so several times.
+const SECONDS_MAX: f64 = 3_600.0;
 
 /// What is compared, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -248,8 +258,8 @@ impl Settings {
 
     fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
-            self.seconds >= 0.1,
-            "setting \"seconds\": {} is not allowed, expected at least 0.1",
+            (0.1..=SECONDS_MAX).contains(&self.seconds),
+            "setting \"seconds\": {} is not allowed, expected from 0.1 to {SECONDS_MAX}",
             self.seconds
         );
         for (name, value) in [("interval_ms", Some(self.interval_ms)), ("rate_rps", self.rate_rps)]
@@ -387,3 +397,6 @@ pub fn compare(
     }
     Ok(Comparison { machine: Machine::this(), settings: settings.clone(), runs })
 }
+
+#[cfg(test)]
+mod tests;

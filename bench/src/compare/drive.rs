@@ -43,8 +43,9 @@ const FULL: f64 = 1.2;
 /// A checkpoint may take so many times what one took during the warm-up.
 const MARGIN: f64 = 1.25;
 
-/// A window holds so many of the longest checkpoints, if there is time.
+/// A window holds so many of the longest checkpoints, if that leaves so many turns.
 const CHECKPOINTS_A_WINDOW: f64 = 3.0;
+const TURNS_MIN: u32 = 4;
 
 /// A disturbed window is taken again, so often; all windows together at most as often as there are
 /// windows.
@@ -131,7 +132,7 @@ impl Plan {
     fn new(settings: &Settings, longest: Duration) -> Plan {
         let (interval, seconds) = (settings.interval(), Duration::from_secs_f64(settings.seconds));
         let longest = longest.mul_f64(MARGIN);
-        let some = longest.mul_f64(CHECKPOINTS_A_WINDOW).min(seconds);
+        let some = longest.mul_f64(CHECKPOINTS_A_WINDOW).min(seconds / TURNS_MIN);
         let needed = WINDOW.min(seconds).max(longest).max(some);
         let intervals = (needed.as_secs_f64() / interval.as_secs_f64()).ceil().max(1.0);
         let length = interval.mul_f64(intervals);
@@ -649,7 +650,8 @@ mod tests {
         let ms = Duration::from_millis;
         // The last one of a window begins early enough to end in it.
         assert_eq!(plan(10.0, 500, 320), Plan { length: ms(1_500), windows: 7, first: ms(100) });
-        assert_eq!(plan(10.0, 500, 2_000), Plan { length: ms(7_500), windows: 2, first: ms(0) });
+        assert_eq!(plan(60.0, 500, 2_000), Plan { length: ms(7_500), windows: 8, first: ms(0) });
+        assert_eq!(plan(10.0, 500, 2_000), Plan { length: ms(2_500), windows: 4, first: ms(0) });
         assert_eq!(plan(1.0, 500, 2_000), Plan { length: ms(2_500), windows: 1, first: ms(0) });
     }
 }

@@ -19,7 +19,7 @@ pub fn print(comparison: &Comparison) -> String {
     let cpu = if machine.cpu.is_empty() { "unknown processor" } else { &machine.cpu };
     let _ = writeln!(
         text,
-        "compare: {}, {} workers on {} cores ({cpu}), a checkpoint due every {} ms of running \
+        "compare: {}, {} worker(s) on {} cores ({cpu}), a checkpoint due every {} ms of running \
          time, adaptive waits {} ms, checkpoints in {}; windows alternate between the \
          modes, {disturbed} of {windows} were disturbed",
         settings.job,
@@ -193,4 +193,114 @@ fn three_digits(figure: f64) -> String {
         _ => 0,
     };
     format!("{figure:.places$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Checkpoints, Machine, Settings};
+
+    fn run(mode: Mode, captured_ms: Option<f64>) -> Run {
+        let percentiles = |p50| Percentiles { p50, p99: p50 * 2.0, max: p50 * 4.0 };
+        let latency = Latency { records: 9, p50: 1.0, p90: 2.0, p99: 30.0, p999: 40.0, max: 2e3 };
+        let has_checkpoints = mode != Mode::Off;
+        Run {
+            job: "job".to_owned(),
+            load: Load::Light,
+            mode,
+            guarantee: mode.guarantee().to_owned(),
+            workers: 2,
+            interval_ms: 500,
+            rate_rps: 1_000,
+            stage_us: 0,
+            records: 9,
+            throughput_rps: 1_234_567.0,
+            latency_us: Some(latency),
+            latency_during_checkpoint_us: has_checkpoints.then_some(latency),
+            latency_outside_us: None,
+            worst_per_checkpoint_us_p50: has_checkpoints.then_some(1_500.0),
+            checkpoints: Checkpoints {
+                due: 4,
+                completed: 3,
+                failed: 1,
+                captured_ms: captured_ms.map(percentiles),
+                inflight_bytes_p50: captured_ms.map(|_| 2_500_000),
+                ..Checkpoints::default()
+            },
+            restore_ms: has_checkpoints.then_some(12.5),
+            replayed_records: has_checkpoints.then_some(77),
+            output_digest: "a".to_owned(),
+            reference_digest: "a".to_owned(),
+            output_equals_reference: true,
+            windows: 10,
+            windows_disturbed: 1,
+        }
+    }
+
+    fn comparison() -> Comparison {
+        let machine = Machine { cores: 2, cpu: String::new(), system: "linux".to_owned() };
+        let runs = vec![
+            run(Mode::Off, None),
+            run(Mode::Aligned, Some(400.0)),
+            run(Mode::Unaligned, Some(0.5)),
+        ];
+        Comparison { machine, settings: Settings::default(), runs }
+    }
+
+    /// The cells of the row that begins so.
+    fn row(text: &str, name: &str) -> Vec<String> {
+        let line = text.lines().find(|line| line.contains(name)).expect("the row");
+        let cells = line.trim_matches(['│', ' ']).strip_prefix(name).expect("it begins so");
+        cells.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(String::from).collect()
+    }
+
+    #[test]
+    fn the_modes_are_columns_and_what_does_not_exist_is_a_dash() {
+        let text = print(&comparison());
+        assert_eq!(row(&text, "guarantee"), ["at most once", "exactly once", "exactly once"]);
+        assert_eq!(row(&text, "throughput, records/s"), ["1.23 M"; 3]);
+        assert_eq!(
+            row(&text, "due during a checkpoint"),
+            ["-", "0.001/0.030/0.040/2.00 ms", "0.001/0.030/0.040/2.00 ms"]
+        );
+        assert_eq!(
+            row(&text, "captured, p50/p99/max"),
+            ["-", "0.40/0.80/1.60 s", "0.50/1.00/2.00 ms"]
+        );
+        assert_eq!(
+            row(&text, "checkpoints completed of due"),
+            ["-", "3 of 4, 1 failed", "3 of 4, 1 failed"]
+        );
+        assert_eq!(row(&text, "from restart to the first row"), ["-", "12.5 ms", "12.5 ms"]);
+        assert!(text.contains("3 of 30 were disturbed"), "{text}");
+        assert!(text.contains("light: 1.00 k records/s due"), "{text}");
+    }
+
+    #[test]
+    fn what_the_figures_say_is_computed() {
+        let text = print(&comparison());
+        let captured = "Captured in 400 ms aligned and 500 µs unaligned, unaligned 800 times as \
+                        fast; for that unaligned writes 2.50 MB of what is in flight with each \
+                        checkpoint.";
+        let worst = "The worst record of a checkpoint waits aligned 1.50 ms, unaligned 1.50 ms; \
+                     without checkpoints 99 % wait no longer than 30.0 µs.";
+        assert!(text.contains(captured) && text.contains(worst), "{text}");
+        let mut turned = comparison();
+        turned.runs[1].checkpoints.captured_ms =
+            run(Mode::Aligned, Some(0.25)).checkpoints.captured_ms;
+        assert!(print(&turned).contains("aligned 2.00 times as fast"), "{}", print(&turned));
+    }
+
+    #[test]
+    fn a_wrong_output_cannot_be_overlooked() {
+        let mut wrong = comparison();
+        wrong.runs[2].output_equals_reference = false;
+        assert_eq!(row(&print(&wrong), "output equals the reference"), ["yes", "yes", "NO"]);
+    }
+
+    #[test]
+    fn what_is_written_as_json_can_be_read_again() {
+        let text = serde_json::to_string(&comparison()).unwrap();
+        assert_eq!(serde_json::from_str::<Comparison>(&text).unwrap(), comparison());
+    }
 }
