@@ -63,6 +63,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A checkpoint that takes longer is aborted.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(30);
 
+/// How often the job is looked at to find what it can do.
+const LOOKS: u32 = 5;
+
 /// A light load is one in so many of what the job can do.
 const LIGHT: f64 = 5.0;
 
@@ -152,11 +155,17 @@ fn maximum(settings: &Settings, stage: Duration, build: &Arc<Describe>) -> anyho
     side.wait_for_rows()?;
     sleep(WARM_UP);
     side.fill();
-    let (began, before) = (Instant::now(), side.probe.records());
-    sleep(Duration::from_secs_f64((settings.seconds / 2.0).clamp(0.1, 1.0)));
-    let rate = (side.probe.records() - before) as f64 / began.elapsed().as_secs_f64();
+    // Whoever disturbs the machine makes the job slower, never faster: the best of some looks.
+    let look = Duration::from_secs_f64((settings.seconds / 2.0).clamp(0.1, 1.0)) / LOOKS;
+    let mut best = 0.0f64;
+    for _ in 0..LOOKS {
+        let (began, before) = (Instant::now(), side.probe.records());
+        sleep(look);
+        let rate = (side.probe.records() - before) as f64 / began.elapsed().as_secs_f64();
+        best = best.max(rate);
+    }
     side.check()?;
-    Ok(rate)
+    Ok(best)
 }
 
 /// One mode of the job.
@@ -244,14 +253,7 @@ impl<'a> Side<'a> {
             handle,
             job: Some(job),
             state,
-            schedule: Due {
-                next: Duration::ZERO,
-                is_wanted: false,
-                is_open: false,
-                look_at: Duration::ZERO,
-                newest: None,
-                longest: Duration::ZERO,
-            },
+            schedule: Due::new(),
             repeats_left: 0,
             figures: Figures::default(),
         })
@@ -350,13 +352,11 @@ impl<'a> Side<'a> {
         let mark = Mark::new(self.probe.rows());
         let began = self.probe.running();
         let end = began + plan.length;
-        (self.schedule.next, self.schedule.is_wanted) = (began + plan.first, false);
+        self.schedule.begin(self.mode, began + plan.first);
         let (mut reports, mut due) = (Vec::new(), 0);
         loop {
             let now = self.probe.running();
-            if self.mode != Mode::Off {
-                due += self.ask(now, end, due == 0, &mut reports)?;
-            }
+            due += self.ask(now, end, due == 0, &mut reports)?;
             if now >= end && !self.schedule.is_open {
                 break;
             }
@@ -423,7 +423,7 @@ impl<'a> Side<'a> {
         sleep(self.settings.interval() / 2);
         self.check()?;
         drop(self.job.take());
-        let read = self.probe.records();
+        let (read, splits) = (self.probe.records(), self.probe.read().len());
 
         let next = Probe::new(self.probe.drive.clone(), &self.probe.committed);
         next.resume();
@@ -431,7 +431,10 @@ impl<'a> Side<'a> {
         let began = Instant::now();
         let job = start(self.settings, self.mode, self.settings.workers, path, &next, self.build)?;
         (self.handle, self.job, self.probe) = (job.handle(), Some(job), next);
-        self.wait("no row after the restore", |side| side.probe.first_row.get().is_some())?;
+        // A restored row may reach the sink before another worker has opened its splits.
+        self.wait("no row after the restore", |side| {
+            side.probe.first_row.get().is_some() && side.probe.read().len() == splits
+        })?;
         let first_row = self.probe.first_row.get().expect("this was waited for");
         let restore = first_row.saturating_duration_since(began);
         Ok(Crash { restore, replayed: read.saturating_sub(self.probe.restored()) })
@@ -497,6 +500,23 @@ impl<'a> Side<'a> {
 }
 
 impl Due {
+    fn new() -> Due {
+        Due {
+            next: Duration::MAX,
+            is_wanted: false,
+            is_open: false,
+            look_at: Duration::ZERO,
+            newest: None,
+            longest: Duration::ZERO,
+        }
+    }
+
+    /// A window begins, and the first checkpoint is due then, if the mode takes any.
+    fn begin(&mut self, mode: Mode, first: Duration) {
+        self.next = if mode == Mode::Off { Duration::MAX } else { first };
+        self.is_wanted = false;
+    }
+
     /// Takes the reports of the checkpoints that have ended since.
     fn look(&mut self, handle: &Handle, reports: &mut Vec<CheckpointReport>) {
         for report in uncounted(|| handle.history()) {
@@ -643,6 +663,26 @@ mod tests {
         assert_eq!(plan(10.0, 500, 4), Plan { length: ms(1_000), windows: 10, first: ms(250) });
         assert_eq!(plan(0.4, 100, 4), Plan { length: ms(400), windows: 1, first: ms(50) });
         assert_eq!(plan(3.0, 2_000, 4), Plan { length: ms(2_000), windows: 2, first: ms(1_000) });
+    }
+
+    /// The thread that measures spun through such windows, on a core that a worker needed.
+    #[test]
+    fn nothing_is_to_be_done_in_a_window_without_checkpoints_until_it_ends() {
+        let ms = Duration::from_millis;
+        let mut schedule = Due::new();
+        schedule.begin(Mode::Off, ms(250));
+        assert_eq!(
+            [0, 100, 700].map(|now| schedule.rest(ms(now), ms(1_000))),
+            [1_000, 900, 300].map(ms)
+        );
+        schedule.begin(Mode::Aligned, ms(250));
+        assert_eq!(schedule.rest(ms(100), ms(1_000)), ms(150));
+        (schedule.is_open, schedule.look_at, schedule.next) = (true, ms(500), ms(750));
+        assert_eq!(schedule.rest(ms(250), ms(1_000)), ms(250));
+        // It is late, or the window is: it is looked for.
+        assert_eq!(schedule.rest(ms(1_000), ms(1_000)), LOOK_EVERY);
+        schedule.is_wanted = true;
+        assert_eq!(schedule.rest(ms(800), ms(1_000)), LOOK_EVERY);
     }
 
     #[test]

@@ -97,10 +97,20 @@ fn table(runs: &[&Run]) -> Table {
     table
 }
 
+/// A stage that processes this share of what is due is not overloaded.
+const KEEPS_UP: f64 = 0.97;
+
 /// What the figures say of the choice between waiting and overtaking.
 fn findings(runs: &[&Run]) -> Vec<String> {
     let of = |mode| runs.iter().find(|run| run.mode == mode);
     let mut findings = Vec::new();
+    let keeps_up = |run: &&Run| {
+        run.load == Load::Backpressure && run.throughput_rps > KEEPS_UP * run.rate_rps as f64
+    };
+    if runs.iter().all(keeps_up) {
+        let more = "give it more with --rate or --busy";
+        findings.push(format!("The stage kept up, so there was no backpressure: {more}."));
+    }
     if let (Some(aligned), Some(unaligned)) = (of(Mode::Aligned), of(Mode::Unaligned)) {
         findings.extend(captures(aligned, unaligned));
     }
@@ -289,6 +299,17 @@ mod tests {
         turned.runs[1].checkpoints.captured_ms =
             run(Mode::Aligned, Some(0.25)).checkpoints.captured_ms;
         assert!(print(&turned).contains("aligned 2.00 times as fast"), "{}", print(&turned));
+    }
+
+    #[test]
+    fn a_stage_that_kept_up_was_under_no_backpressure() {
+        let mut slowed = comparison();
+        for run in &mut slowed.runs {
+            (run.load, run.rate_rps, run.throughput_rps) = (Load::Backpressure, 1_000, 800.0);
+        }
+        assert!(!print(&slowed).contains("kept up"), "{}", print(&slowed));
+        slowed.runs.iter_mut().for_each(|run| run.throughput_rps = 999.0);
+        assert!(print(&slowed).contains("The stage kept up, so there was no backpressure: "));
     }
 
     #[test]
