@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{Ended, Place, for_each_in_parallel, run};
+use crate::harness::{Ended, Place, for_each_in_parallel, names, run};
 
 fn compare(options: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_billing"));
@@ -18,7 +18,7 @@ fn compare(options: &str) -> Command {
 fn compared(place: &Place, options: &str) -> (Value, Ended) {
     let file = place.path("figures.json");
     let mut command = compare(options);
-    command.arg("--json").arg(&file).arg("--state").arg(place.path(""));
+    command.arg("--json").arg(&file);
     let ended = run(command);
     ended.assert_success();
     let text = std::fs::read_to_string(file).expect("the figures");
@@ -109,10 +109,16 @@ fn assert_run(run: &Value) {
 }
 
 #[test]
-fn modes_loads_and_a_rate_can_be_chosen() {
+fn modes_loads_a_rate_and_where_checkpoints_go_can_be_chosen() {
+    let place = Place::new();
+    let state = place.path("");
     let options = "--job keyed-count --modes unaligned,off --load light --seconds 0.2 \
                    --interval 100 --workers 3 --rate 5000";
-    let (figures, ended) = compared(&Place::new(), options);
+    let options = format!("{options} --state {}", state.display());
+    let (figures, ended) = compared(&place, &options);
+    assert_eq!(figures["settings"]["state"], state.display().to_string());
+    assert!(ended.stdout.contains(&format!("checkpoints in {}", state.display())), "{ended:?}");
+    assert_eq!(names(&state), ["figures.json"], "the checkpoints are left behind");
     let runs = figures["runs"].as_array().unwrap();
     assert!(runs.iter().map(|run| &run["mode"]).eq(["unaligned", "off"]));
     assert!(runs.iter().all(|run| run["rate_rps"] == 5_000 && run["workers"] == 3));
