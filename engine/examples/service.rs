@@ -96,7 +96,8 @@ fn serve(client: TcpStream, payments: &Input<Payment>) -> Result<(), Failure> {
     let hello = lines.next().ok_or("no hello")??;
     let name = hello.strip_prefix("hello ").ok_or("say hello first")?;
     let mut producer = payments.open(name)?;
-    writeln!(answer, "durable {}", producer.durable())?;
+    // A line is written whole, so that none is cut short when the service dies.
+    answer.write_all(format!("durable {}\n", producer.durable()).as_bytes())?;
     for line in lines {
         let line = line?;
         let mut words = line.split(' ');
@@ -108,7 +109,7 @@ fn serve(client: TcpStream, payments: &Input<Payment>) -> Result<(), Failure> {
         let payment = Payment { client, number, account: account.into(), cents: cents.parse()? };
         let number = producer.push(payment)?;
         producer.when_durable(number).wait()?;
-        writeln!(answer, "booked {number}")?;
+        answer.write_all(format!("booked {number}\n").as_bytes())?;
     }
     Ok(())
 }

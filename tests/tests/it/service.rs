@@ -57,14 +57,19 @@ fn pay(
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
     let stream = TcpStream::connect(address)?;
-    let mut answers = BufReader::new(stream.try_clone()?).lines();
+    let mut answers = BufReader::new(stream.try_clone()?);
     let mut requests = stream;
     let number = |line: &str, word: &str| -> u64 {
         let number = line.strip_prefix(word).and_then(|number| number.trim().parse().ok());
         number.unwrap_or_else(|| panic!("no answer: {line:?}"))
     };
-    let mut answer = || answers.next().unwrap_or_else(|| Err(std::io::Error::other("it died")));
-    writeln!(requests, "hello client-{client}")?;
+    let mut answer = || {
+        let mut line = String::new();
+        answers.read_line(&mut line)?;
+        // What has no end was cut short by its death.
+        if line.ends_with('\n') { Ok(line) } else { Err(std::io::Error::other("it died")) }
+    };
+    requests.write_all(format!("hello client-{client}\n").as_bytes())?;
     let durable = number(&answer()?, "durable ");
     {
         let told = told.lock().unwrap();
@@ -79,20 +84,41 @@ fn pay(
             let mut told = told.lock().unwrap();
             told.paid = told.paid.max(next);
         }
-        writeln!(requests, "pay account-{} {}", next % 5, next * 100 + client)?;
+        let (account, cents) = (next % 5, next * 100 + client);
+        requests.write_all(format!("pay account-{account} {cents}\n").as_bytes())?;
         assert_eq!(number(&answer()?, "booked "), next);
         told.lock().unwrap().booked = next;
     }
     Ok(())
 }
 
-fn start(place: &Place) -> (Child, Option<String>) {
+/// A service that dies with the test.
+struct Service(Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// All is over, however the test ends: clients stop.
+struct Over<'a>(&'a Address);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.changed.notify_all();
+    }
+}
+
+fn start(place: &Place) -> (Service, Option<String>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_example_service"));
     command.arg(place.path("service")).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    (child, line.trim().strip_prefix("listening on ").map(str::to_owned))
+    (Service(child), line.trim().strip_prefix("listening on ").map(str::to_owned))
 }
 
 #[test]
@@ -112,18 +138,18 @@ fn f19_f36_what_an_embedded_service_has_confirmed_is_booked_once_over_kill_9() {
                 }
             });
         }
+        let over = Over(&address);
         let booked = || -> u64 { told.iter().map(|told| told.lock().unwrap().booked).sum() };
         for life in 0..LIVES {
             let before = booked();
-            let (mut service, listening) = start(&place);
+            let (service, listening) = start(&place);
             address.set(listening);
             // Some die before they have booked anything, some while they do.
             if life % 3 > 0 {
                 crate::harness::until(|| booked() > before);
             }
             std::thread::sleep(Duration::from_millis(dice.below(150)));
-            service.kill().unwrap();
-            service.wait().unwrap();
+            drop(service);
             address.set(None);
         }
         // The last life is ended in order, when everybody has got on.
@@ -135,13 +161,12 @@ fn f19_f36_what_an_embedded_service_has_confirmed_is_booked_once_over_kill_9() {
             let now = told.iter().map(|told| told.lock().unwrap().booked);
             now.zip(&before).all(|(now, before)| now >= before + 10)
         });
-        address.is_over.store(true, Ordering::SeqCst);
-        address.changed.notify_all();
+        drop(over);
         crate::harness::until(|| {
             told.iter().all(|told| matches!(&*told.lock().unwrap(), t if t.paid == t.booked))
         });
-        service.stdin.take().unwrap().write_all(b"\n").unwrap();
-        assert!(service.wait().unwrap().success());
+        service.0.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert!(service.0.wait().unwrap().success());
     });
 
     let books = fs::read_to_string(place.path("service/books")).unwrap();
