@@ -176,8 +176,9 @@ fn print(history: &[CheckpointReport], allocations: u64) {
     let per_checkpoint = allocations as f64 / history.len().max(1) as f64;
     let batches: f64 = complete.iter().map(|c| c.in_flight_bytes() as f64 / BATCH_BYTES).sum();
     let per_batch = per_checkpoint * complete.len() as f64 / batches;
-    println!(
-        "  {per_checkpoint:.0} allocations per checkpoint, {per_batch:.1} for each 32 KiB in \
-         flight, of all threads"
-    );
+    let of_batches = match batches {
+        0.0 => String::new(),
+        _ => format!(", {per_batch:.1} for each 32 KiB in flight"),
+    };
+    println!("  {per_checkpoint:.0} allocations per checkpoint{of_batches}, of all threads");
 }

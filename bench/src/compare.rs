@@ -74,7 +74,7 @@ pub struct Options {
     /// The time between two checkpoints, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = between(1u32, 3_600_000))]
     pub interval: u32,
-    /// Records due a second [default: light a fifth of what the machine can do, backpressure a
+    /// Records due a second [default: light a tenth of what the machine can do, backpressure a
     /// quarter more than the slowed stage can]
     #[arg(long, value_name = "N", value_parser = between(1u32, u32::MAX))]
     pub rate: Option<u32>,
@@ -217,7 +217,7 @@ pub struct Settings {
     pub workers: usize,
     /// From one checkpoint that is due to the next, in milliseconds of running time.
     pub interval_ms: u32,
-    /// Records due a second, over all workers. If nobody says, a fifth of what the job was seen to
+    /// Records due a second, over all workers. If nobody says, a tenth of what the job was seen to
     /// process without checkpoints, and under backpressure a quarter more than that with the slowed
     /// stage.
     pub rate_rps: Option<u32>,

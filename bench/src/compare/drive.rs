@@ -67,7 +67,7 @@ const CHECKPOINT_MAX: Duration = Duration::from_secs(30);
 const LOOKS: u32 = 5;
 
 /// A light load is one in so many of what the job can do.
-const LIGHT: f64 = 5.0;
+const LIGHT: f64 = 10.0;
 
 /// An overload is so many times what the slowed job can do.
 const OVERLOAD: f64 = 1.25;
