@@ -148,7 +148,7 @@ fn f19_f36_what_an_embedded_service_has_confirmed_is_booked_once_over_kill_9() {
             if life % 3 > 0 {
                 crate::harness::until(|| booked() > before);
             }
-            std::thread::sleep(Duration::from_millis(dice.below(150)));
+            std::thread::park_timeout(Duration::from_millis(dice.below(150)));
             drop(service);
             address.set(None);
         }
