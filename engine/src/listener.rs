@@ -49,3 +49,13 @@ pub trait Listener: Send + Sync + 'static {
 
 /// Those of a job's sources and sinks.
 pub(crate) type Listeners = Arc<[Arc<dyn Listener>]>;
+
+/// The listeners of a job that may begin lives. Dropped, it begins none any more: it has ended, or
+/// could not start (N4).
+pub(crate) struct Heard(pub(crate) Listeners);
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|listener| listener.ended());
+    }
+}

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::flow::Flow;
 use crate::flow::graph::Graph;
+use crate::listener::Heard;
 use crate::observe::Told;
 use crate::runtime::clock::Clock;
 use crate::runtime::life::{Beginning, Life};
@@ -176,16 +177,18 @@ impl Job {
         self,
         describe: impl Fn(&mut Flow) + Send + Sync + 'static,
     ) -> Result<Running, Error> {
+        let describe: Describe = Arc::new(describe);
+        let graph = described(&*describe);
+        // From here on, whoever waits for the job is told if it does not start.
+        let heard = Heard(graph.listeners.clone().into());
         self.config.check()?;
         self.check_restart()?;
-        let describe: Describe = Arc::new(describe);
-        let graph = describe_graph(&*describe)?;
+        graph.check()?;
         let (mut config, spawner) = (self.config.clone(), self.spawner.clone());
         config.limits.credit = config.limits.credit_within(graph.edges.len(), config.workers)?;
         let home = self.open(&graph)?;
-        let listeners = graph.listeners.clone().into();
         let told = Told::new(&config.name);
-        Lives { config, spawner, home, describe, listeners, told }.start(&graph)
+        Lives { config, spawner, home, describe, heard, told }.start(&graph)
     }
 
     /// There must be something to go on from.
@@ -224,11 +227,15 @@ pub(crate) struct State {
 
 /// Runs the description once, to check names and edges before anything is touched.
 pub(crate) fn describe_graph(describe: &dyn Fn(&mut Flow)) -> Result<Graph, Error> {
-    let mut flow = Flow::new();
-    describe(&mut flow);
-    let graph = flow.into_graph();
+    let graph = described(describe);
     graph.check()?;
     Ok(graph)
+}
+
+fn described(describe: &dyn Fn(&mut Flow)) -> Graph {
+    let mut flow = Flow::new();
+    describe(&mut flow);
+    flow.into_graph()
 }
 
 /// Makes what the threads of a life share, and its coordinator.

@@ -27,7 +27,7 @@ use crate::checkpoint::restore;
 use crate::config::Config;
 use crate::error::Error;
 use crate::flow::graph::Graph;
-use crate::listener::{Durability, Listeners};
+use crate::listener::{Durability, Heard};
 use crate::observe::Told;
 use crate::runtime::clock::Clock;
 use crate::runtime::job::{State, begin, describe_graph};
@@ -61,15 +61,8 @@ pub(crate) struct Lives {
     pub(crate) spawner: Spawner,
     pub(crate) home: Option<Home>,
     pub(crate) describe: Describe,
-    pub(crate) listeners: Listeners,
+    pub(crate) heard: Heard,
     pub(crate) told: Told,
-}
-
-impl Drop for Lives {
-    /// N4: no further life begins, whether the last one ended, failed, or never began.
-    fn drop(&mut self) {
-        self.listeners.iter().for_each(|listener| listener.ended());
-    }
 }
 
 impl Lives {
@@ -114,13 +107,13 @@ impl Lives {
         let (life, coordinator) = begin(&self.config, graph, state.as_ref(), Clock::system());
         let durability = if state.is_some() { Durability::Checkpoints } else { Durability::None };
         // N2: before any worker starts.
-        for listener in &*self.listeners {
+        for listener in &*self.heard.0 {
             let begun = listener.begin(life.generation, durability);
             begun.map_err(|why| Error::Flow(why.to_string()))?;
         }
         let outside = Outside {
             targets: restore::targets(graph),
-            listeners: self.listeners.clone(),
+            listeners: self.heard.0.clone(),
             told: self.told.clone(),
         };
         Threads::start(

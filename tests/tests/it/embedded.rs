@@ -328,11 +328,11 @@ fn what_cannot_be_says_why() {
     let input = Input::<Push>::with_held_max(2);
     let source = input.source();
     let seen = Arc::new(AtomicU64::new(0));
-    let count = seen.clone();
+    let its_count = seen.clone();
     let running = Job::new()
         .workers(2)
         .start(move |flow| {
-            let count = count.clone();
+            let count = its_count.clone();
             flow.source("pushes", source.clone())
                 .for_each("count", move |_| _ = count.fetch_add(1, Ordering::SeqCst));
         })
@@ -370,6 +370,22 @@ fn what_cannot_be_says_why() {
         "flow: results are committed with checkpoints: give the job a state directory"
     );
     assert_eq!(input.open("web").err(), Some(InputError::NotRunning), "nobody waits for it");
+
+    // Nor for one that could not begin at all.
+    let place = Place::new();
+    let (first, second) = (Input::<Push>::new(), Input::<Push>::new());
+    let running = start(job(&place), &first, &Results::new());
+    let waiting = {
+        let second = second.clone();
+        std::thread::spawn(move || second.open("web").err())
+    };
+    let (its_input, its_results) = (second.clone(), Results::new());
+    let refused = job(&place).start(move |flow| {
+        count(flow.source("pushes", its_input.source()), &its_results);
+    });
+    assert!(refused.err().unwrap().to_string().contains("in use"));
+    assert_eq!(waiting.join().unwrap(), Some(InputError::NotRunning));
+    drop(running);
     assert_eq!(results.reader().unwrap().next(), None);
 }
 
