@@ -94,9 +94,12 @@ fn assert_run(run: &Value) {
     if !outside.is_null() {
         percentiles(outside, &OF_LATENCY, "outside");
     }
-    for field in ["worst_per_checkpoint_us_p50", "restore_ms"] {
-        assert!(is_positive(&run[field]), "{field} of {run:#}");
-    }
+    assert!(is_positive(&run["restore_ms"]), "{run:#}");
+    // Behind a slow stage on a busy machine, what is due during a checkpoint may be processed only
+    // after the window, and then nothing is known of it.
+    let worst = &run["worst_per_checkpoint_us_p50"];
+    let is_unknown = run["load"] == "backpressure" && worst.is_null();
+    assert!(is_positive(worst) || is_unknown, "{run:#}");
     assert!(run["replayed_records"].is_u64(), "{run:#}");
     let count = |field: &str| checkpoints[field].as_u64().expect("a count");
     assert!(count("completed") > 0 && count("failed") == 0, "{run:#}");
