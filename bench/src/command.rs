@@ -10,7 +10,8 @@ use crate::{billing, capture, compare, idle, keyed_count, push, slow_sink};
 
 /// A dataflow engine with exactly-once checkpoints, aligned and unaligned.
 ///
-/// Without a sub-command it bills the flights that ship with it, as `overtake billing` does.
+/// Without a sub-command it bills the flights that ship with it for about ten seconds, always from
+/// the beginning, at 100,000 flights a second, into `target/billing`.
 #[derive(Debug, Parser)]
 #[command(name = "overtake", version, args_conflicts_with_subcommands = true)]
 struct Arguments {

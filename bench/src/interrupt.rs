@@ -8,6 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use overtake::Handle;
 
+use crate::scratch;
+
+/// From now on an interruption of a measurement removes what it has written, and ends it. A command
+/// that stops a job instead has said so before.
+pub(crate) fn removes_scratch() {
+    // Refused if there is a handler: this one, or that of a job.
+    let _ = ctrlc::try_set_handler(|| {
+        scratch::remove_all();
+        std::process::exit(i32::from(INTERRUPTED));
+    });
+}
+
 /// The exit code of a command that was interrupted.
 pub(crate) const INTERRUPTED: u8 = 130;
 

@@ -43,7 +43,7 @@ pub use checkpoint::time::Epoch;
 pub use config::{Config, Idle, Limits, Pinning};
 pub use error::{BoxError, Error};
 pub use flow::Flow;
-pub use listener::{Durability, Listener};
+pub use listener::{Durability, LifeContext, Listener};
 pub use operator::head::Output;
 pub use overtake_state::{
     Broadcast, CheckpointId, Data, Entries, Key, List, Map, RestoreError, States, Transaction,

@@ -158,7 +158,8 @@ pub struct Coordinator {
     confirmed: BTreeMap<usize, Epoch>,
     /// The oldest epoch on which each task may still build.
     bases: Vec<Epoch>,
-    requests: BTreeSet<Request>,
+    /// In the order in which they were asked for, each once.
+    requests: Vec<Request>,
     ended: BTreeSet<usize>,
     /// When the interval is over.
     regular: Duration,
@@ -188,7 +189,7 @@ impl Coordinator {
             transactions: BTreeMap::new(),
             confirmed,
             bases,
-            requests: BTreeSet::new(),
+            requests: Vec::new(),
             ended: BTreeSet::new(),
             regular,
             earliest: Duration::ZERO,
@@ -278,7 +279,7 @@ impl Coordinator {
         self.next = epoch.next();
         self.regular = now.saturating_add(schedule.interval);
         if let Some(request) = &request {
-            self.requests.remove(request);
+            self.requests.retain(|asked| asked != request);
         }
         let checkpoint = Checkpoint {
             stage: Stage::Aligning,
@@ -421,7 +422,9 @@ impl Coordinator {
     fn requested(&mut self, request: Request) -> Vec<Effect> {
         match self.config.schedule {
             Some(_) => {
-                self.requests.insert(request);
+                if !self.requests.contains(&request) {
+                    self.requests.push(request);
+                }
                 vec![]
             }
             None if request.is_last() => self.stop(),
@@ -446,7 +449,12 @@ impl Coordinator {
         let is_tolerated = self.failed <= schedule.failures_tolerated;
         for (epoch, checkpoint) in self.under_way.split_off(&from) {
             let why = if epoch == from { why.clone() } else { Reason::BuiltOn(from) };
-            self.requests.extend(checkpoint.report.request.filter(|request| request.is_last()));
+            // What the job ends with is tried again, before all that was asked for later.
+            let again = checkpoint.report.request.filter(|request| request.is_last());
+            let is_asked = |request: &Request| self.requests.contains(request);
+            if let Some(request) = again.filter(|request| !is_asked(request)) {
+                self.requests.insert(0, request);
+            }
             self.history.push(checkpoint.report, Outcome::Aborted { at: now, why });
         }
         if is_tolerated {

@@ -32,6 +32,9 @@ pub use producer::Producer;
 pub use results::{Committed, RESULTS_HELD_MAX, Reader, Results, ResultsSink};
 pub use source::InputSource;
 
+use crate::LifeContext;
+use crate::error::BoxError;
+
 /// Why something cannot be pushed, or is not durable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
@@ -87,4 +90,39 @@ pub enum ResultsError {
     /// There is one reader at a time.
     #[error("the results are read already: drop the other reader first")]
     OpenTwice,
+}
+
+/// Who uses an input or results: one job at a time, under one name.
+#[derive(Debug, Default)]
+struct Using(Option<LifeContext>);
+
+impl Using {
+    /// A life begins.
+    ///
+    /// # Errors
+    ///
+    /// If another job uses it, or this one twice.
+    fn begin(&mut self, life: &LifeContext, what: &str) -> Result<(), BoxError> {
+        match &self.0 {
+            Some(now) if now.run != life.run => {
+                Err(format!("another job uses {what}: give each job its own").into())
+            }
+            Some(now) if now.generation == life.generation => {
+                Err(format!("two operators of the job use {what}: give each its own").into())
+            }
+            _ => {
+                self.0 = Some(life.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// A run has ended. Was it the one that uses it, or is there none?
+    fn end(&mut self, run: u64) -> bool {
+        let is_mine = self.0.as_ref().is_none_or(|now| now.run == run);
+        if is_mine {
+            self.0 = None;
+        }
+        is_mine
+    }
 }

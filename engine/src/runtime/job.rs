@@ -180,7 +180,7 @@ impl Job {
         let describe: Describe = Arc::new(describe);
         let graph = described(&*describe);
         // From here on, whoever waits for the job is told if it does not start.
-        let heard = Heard(graph.listeners.clone().into());
+        let heard = Heard::new(&graph.listeners);
         self.config.check()?;
         self.check_restart()?;
         graph.check()?;

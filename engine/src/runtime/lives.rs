@@ -27,7 +27,7 @@ use crate::checkpoint::restore;
 use crate::config::Config;
 use crate::error::Error;
 use crate::flow::graph::Graph;
-use crate::listener::{Durability, Heard};
+use crate::listener::{Durability, Heard, LifeContext};
 use crate::observe::Told;
 use crate::runtime::clock::Clock;
 use crate::runtime::job::{State, begin, describe_graph};
@@ -107,13 +107,19 @@ impl Lives {
         let (life, coordinator) = begin(&self.config, graph, state.as_ref(), Clock::system());
         let durability = if state.is_some() { Durability::Checkpoints } else { Durability::None };
         // N2: before any worker starts.
-        for listener in &*self.heard.0 {
-            let begun = listener.begin(life.generation, durability);
+        let context = LifeContext {
+            run: self.heard.run,
+            job: life.job.clone(),
+            generation: life.generation,
+            durability,
+        };
+        for listener in &*self.heard.listeners {
+            let begun = listener.begin(&context);
             begun.map_err(|why| Error::Flow(why.to_string()))?;
         }
         let outside = Outside {
             targets: restore::targets(graph),
-            listeners: self.heard.0.clone(),
+            listeners: self.heard.listeners.clone(),
             told: self.told.clone(),
         };
         Threads::start(

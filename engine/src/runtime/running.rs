@@ -268,7 +268,8 @@ impl Handle {
     /// have ended. An embedded [input](crate::connect::embedded::Input) takes no more pushes, and
     /// what it was given is processed. A later start goes on behind what was read.
     ///
-    /// A job that fails meanwhile is restarted, if it shall be, and drained again.
+    /// A job that fails meanwhile is restarted, if it shall be, and drained again. It waits for
+    /// whoever reads its [results](crate::connect::embedded::Results), if they are full.
     pub fn drain(&self) {
         self.steering.wish(Wish::Drain);
     }

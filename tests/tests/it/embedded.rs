@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use overtake::connect::embedded::{
     Committed, Input, InputError, NotPushed, Reader, Results, ResultsError,
 };
 use overtake::flow::stream::{Origin, Stream, Transform};
-use overtake::{CheckpointId, Error, Job, Mode, Output, Restart, Running};
+use overtake::{Job, Mode, Output, Restart, Running};
 
 use crate::harness::{PATIENCE, Place, until};
 
 /// A push: who made it, and its number.
-type Push = (u64, u64);
+pub(crate) type Push = (u64, u64);
 
 /// A push, and how many of its producer were processed before it.
-type Counted = (u64, u64, u64);
+pub(crate) type Counted = (u64, u64, u64);
 
 /// Each push is counted per producer.
-fn count<O, T>(pushes: Stream<O, T>, results: &Results<Counted>)
+pub(crate) fn count<O, T>(pushes: Stream<O, T>, results: &Results<Counted>)
 where
     O: Origin,
     T: Transform<O::Record, Out = Push>,
@@ -41,24 +41,24 @@ where
         .sink("counted", results.sink());
 }
 
-fn start(job: Job, input: &Input<Push>, results: &Results<Counted>) -> Running {
+pub(crate) fn start(job: Job, input: &Input<Push>, results: &Results<Counted>) -> Running {
     let (input, results) = (input.clone(), results.clone());
     job.start(move |flow| count(flow.source("pushes", input.source()), &results)).unwrap()
 }
 
-fn job(place: &Place) -> Job {
+pub(crate) fn job(place: &Place) -> Job {
     Job::new().workers(2).state(place.state()).interval(Duration::from_millis(10))
 }
 
 /// Never by itself.
-const NEVER: Duration = Duration::from_secs(86_400);
+pub(crate) const NEVER: Duration = Duration::from_secs(86_400);
 
 fn next(reader: &mut Reader<Counted>) -> Committed<Counted> {
     reader.next_within(PATIENCE).expect("results are committed")
 }
 
 /// Reads until the job has ended.
-fn rest(reader: &mut Reader<Counted>) -> Vec<Counted> {
+pub(crate) fn rest(reader: &mut Reader<Counted>) -> Vec<Counted> {
     std::iter::from_fn(|| {
         let committed = reader.next()?;
         reader.acknowledge(committed.checkpoint);
@@ -69,7 +69,7 @@ fn rest(reader: &mut Reader<Counted>) -> Vec<Counted> {
 }
 
 /// Of each producer the numbers that were read, in order.
-fn numbers(read: &[Counted]) -> BTreeMap<u64, Vec<u64>> {
+pub(crate) fn numbers(read: &[Counted]) -> BTreeMap<u64, Vec<u64>> {
     let mut numbers = BTreeMap::<u64, Vec<u64>>::new();
     read.iter().for_each(|(producer, number, _)| {
         numbers.entry(*producer).or_default().push(*number);
@@ -78,7 +78,7 @@ fn numbers(read: &[Counted]) -> BTreeMap<u64, Vec<u64>> {
 }
 
 /// Runs a future on this thread.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -418,182 +418,82 @@ fn a_full_reader_holds_up_the_job_and_not_its_checkpoints() {
 }
 
 #[test]
-fn a_drained_job_processes_what_it_was_given_and_a_later_start_goes_on() {
-    let place = Place::new();
-    let mut expected = 1..;
-    for workers in [2, 1] {
-        let (input, results) = (Input::new(), Results::new());
-        let running = start(job(&place).workers(workers).interval(NEVER), &input, &results);
+fn an_input_and_results_serve_one_job_at_a_time_and_another_one_after_it() {
+    let places = [Place::new(), Place::new()];
+    let (input, results) = (Input::new(), Results::new());
+    let push_and_read = |expected: u64| {
         let mut producer = input.open("web").unwrap();
-        let first = producer.durable() + 1;
-        (first..first + 1_000).for_each(|number| _ = producer.push((1, number)).unwrap());
-        running.handle().drain();
+        assert_eq!(producer.durable(), 0);
+        (1..=expected).for_each(|number| _ = producer.push((1, number)).unwrap());
+        producer.when_durable(expected).wait().unwrap();
+        input.close();
         let read = rest(&mut results.reader().unwrap());
-        assert!(running.join().unwrap().has_ended());
-        let is_new = |counted: &&Counted| counted.1 >= first;
-        let read: Vec<_> = read.iter().filter(is_new).map(|counted| counted.1).collect();
-        assert!(read.iter().copied().eq(expected.by_ref().take(1_000)));
-        assert_eq!(producer.durable(), first + 999);
-        let refused = producer.push((1, 0)).unwrap_err();
-        assert!(matches!(refused, InputError::Ended { .. } | InputError::Closed));
-    }
-}
-
-#[test]
-fn a_savepoint_is_aligned_and_stays_and_a_job_may_stop_with_one() {
-    let place = Place::new();
-    let (input, results) = (Input::new(), Results::new());
-    let running = start(job(&place).mode(Mode::Unaligned), &input, &results);
-    let handle = running.handle();
-    let mut producer = input.open("web").unwrap();
-    producer.push((1, 1)).unwrap();
-    let savepoint = handle.savepoint().unwrap().wait().unwrap();
-    assert_eq!(producer.durable(), 1, "who asked is told after the producers");
-    for _ in 0..5 {
-        handle.checkpoint().unwrap().wait().unwrap();
-    }
-    producer.push((1, 2)).unwrap();
-    let last = block_on(handle.stop_with_savepoint().unwrap().into_future()).unwrap();
-    let report = running.join().unwrap();
-    assert!(!report.has_ended());
-    let aligned = report.history.iter().filter(|checkpoint| checkpoint.is_savepoint());
-    let aligned: Vec<_> = aligned.map(|c| (c.epoch.0, c.has_overtaken())).collect();
-    assert_eq!(aligned, [(savepoint.epoch, false), (last.epoch, false)]);
-    let name = |id: CheckpointId| format!("{:020}-{:020}", id.generation, id.epoch);
-    let is_there = |folder: &str, id| place.state().join(folder).join(name(id)).exists();
-    for id in [savepoint, last] {
-        assert!(is_there("manifests", id) && is_there("savepoints", id), "{id}");
-    }
-
-    // Neither later lives nor later checkpoints prune them, until the record is deleted.
-    let running = start(job(&place), &input, &results);
-    (0..5).for_each(|_| _ = running.handle().checkpoint().unwrap().wait().unwrap());
-    std::fs::remove_file(place.state().join("savepoints").join(name(savepoint))).unwrap();
-    until(|| {
-        running.handle().checkpoint().unwrap().wait().unwrap();
-        !is_there("manifests", savepoint)
-    });
-    assert!(is_there("manifests", last));
-}
-
-#[test]
-fn whoever_waits_for_a_checkpoint_is_told_that_there_will_be_none() {
-    let place = Place::new();
-    let (input, results) = (Input::<Push>::new(), Results::new());
-    let running = start(job(&place), &input, &results);
-    let handle = running.handle();
-    drop(running);
-    let why = handle.checkpoint().unwrap().wait().unwrap_err();
-    assert_eq!(why.to_string(), "the job has ended, or is being restarted");
-    assert!(matches!(handle.savepoint().unwrap().wait(), Err(Error::Ended)));
-    let read = handle.read::<u64, u64>("count", "counts", 1).unwrap();
-    assert!(matches!(read.wait(), Err(Error::Ended)));
-}
-
-#[test]
-fn the_state_of_a_key_is_read_from_another_thread() {
-    let place = Place::new();
-    let (input, results) = (Input::new(), Results::new());
-    let running = start(job(&place).interval(NEVER), &input, &results);
-    let handle = running.handle();
-    let mut producer = input.open("web").unwrap();
-    for key in 0..50 {
-        (0..=key).for_each(|number| _ = producer.push((key, number)).unwrap());
-    }
-    until(|| handle.processed("count") == 50 * 51 / 2);
-    for key in 0..60 {
-        let count = handle.read::<u64, u64>("count", "counts", key).unwrap().wait().unwrap();
-        assert_eq!(count, (key < 50).then_some(key + 1));
-    }
-    let why = |read: Result<Option<String>, Error>| read.unwrap_err().to_string();
+        assert_eq!(numbers(&read)[&1], (1..=expected).collect::<Vec<_>>());
+    };
+    let running = start(job(&places[0]), &input, &results);
+    // Meanwhile no other job gets them, and the first one does not notice.
+    let again = |input: &Input<Push>, results: &Results<Counted>| {
+        let (its_input, its_results) = (input.clone(), results.clone());
+        let refused = job(&places[1])
+            .start(move |flow| count(flow.source("pushes", its_input.source()), &its_results));
+        refused.err().unwrap().to_string()
+    };
     assert_eq!(
-        why(handle.read::<u64, String>("count", "counts", 1).unwrap().wait()),
-        "table \"counts\" of operator \"count\" holds values of (u64, u64)"
+        again(&input, &Results::new()),
+        "flow: another job uses this input: give each job its own"
     );
     assert_eq!(
-        why(handle.read::<u64, String>("count", "sums", 1).unwrap().wait()),
-        "operator \"count\" has no table \"sums\", but \"counts\", \"sink.results\""
+        again(&Input::new(), &results),
+        "flow: another job uses these results: give each job its own"
     );
-    assert_eq!(
-        handle.read::<u64, u64>("sum", "counts", 1).unwrap_err().to_string(),
-        "flow: the job has no operator \"sum\", but \"pushes\", \"count\""
-    );
-}
-
-#[test]
-fn state_beyond_its_limit_ends_the_job_with_a_clear_error() {
-    let place = Place::new();
-    let (input, results) = (Input::new(), Results::new());
-    let mut config = overtake::Config { workers: 1, ..Default::default() };
-    config.limits.state_bytes_max = 1 << 20;
-    config.restart = Restart::Fixed { delay: Duration::ZERO, attempts: 100 };
-    let job = Job::new().config(config).state(place.state());
-    let running = start(job, &input, &results);
-    let handle = running.handle();
-    let mut producer = input.open("web").unwrap();
-    let refused = (0u64..).find_map(|key| producer.push((key, 1)).err());
-    assert!(matches!(refused, Some(InputError::Ended { .. })));
-    let why = running.join().err().unwrap().to_string();
-    assert!(handle.memory().state_bytes > 1 << 20);
-    let (before, after) = why.split_once("takes ").unwrap();
-    assert_eq!(before, "operator \"count\" on worker 0: the state of the job ");
-    let (bytes, after) = after.split_once(' ').unwrap();
-    assert!(bytes.parse::<u64>().unwrap() > 1 << 20, "{why}");
-    assert_eq!(after, "bytes of memory with it, and may take 1048576 (limit state_bytes_max)");
-}
-
-#[test]
-fn what_is_in_flight_stays_within_its_limit_while_a_stage_is_slow() {
-    const LIMIT: u64 = 1 << 20;
-    let input = Input::with_held_max(1 << 20);
-    let its = input.clone();
-    let mut config = overtake::Config { workers: 2, ..Default::default() };
-    config.limits.in_flight_bytes_max = LIMIT;
-    let is_fast = Arc::new(AtomicBool::new(false));
-    let its_pace = is_fast.clone();
-    let running = Job::new().config(config.clone()).start(move |flow| {
-        let is_fast = its_pace.clone();
-        flow.source("pushes", its.source())
-            .key_by(|push: &Push| push.1)
-            .fold("sums", |sum: &mut u64, push| *sum += push.0)
-            .key_by(|sum| sum.0)
-            .fold("slow", move |sum: &mut u64, of| {
-                if !is_fast.load(Ordering::SeqCst) {
-                    std::thread::park_timeout(Duration::from_millis(1));
-                }
-                *sum += of.1;
-            })
-            .for_each("nowhere", |_| ());
-    });
-    let running = running.unwrap();
-    let mut producer = input.open("web").unwrap();
-    // Channels fill; then the source reads no further, and the pushes wait in the input.
-    (0..1 << 18).for_each(|number| _ = producer.push((1, number)).unwrap());
-    let handle = running.handle();
-    let mut most = 0;
-    until(|| {
-        let memory = handle.memory();
-        assert!(memory.in_flight_bytes <= LIMIT, "{memory:?}");
-        most = most.max(memory.in_flight_bytes);
-        handle.processed("slow") > 500
-    });
-    assert!(handle.processed("pushes") < 1 << 17, "nothing held it up");
-    assert!(most > LIMIT / 16, "{most} bytes: the test shows nothing");
-    is_fast.store(true, Ordering::SeqCst);
+    push_and_read(50);
+    running.join().unwrap();
+    // After its end there is nothing to close, and what was acknowledged of it is not this one's.
     input.close();
-    assert_eq!(running.join().unwrap().processed("slow"), 1 << 18);
+    let running = start(job(&places[1]), &input, &results);
+    push_and_read(5);
+    running.join().unwrap();
 
-    config.limits.in_flight_bytes_max = 1 << 16;
-    let refused = Job::new().config(config).start(|flow| {
-        flow.source("numbers", overtake::source::items(vec![1u64]))
-            .rebalance("dealt")
-            .for_each("nowhere", |_| ());
+    let place = Place::new();
+    let twice = Input::<Push>::new();
+    let refused = job(&place).start(move |flow| {
+        flow.source("one", twice.source()).for_each("first", |_| ());
+        flow.source("two", twice.source()).for_each("second", |_| ());
     });
     assert_eq!(
         refused.err().unwrap().to_string(),
-        "flow: 1 edge(s) between 2 workers need at least 393216 bytes in flight, and the limit \
-         in_flight_bytes_max is 65536: raise it, or lower batch_bytes_max or the workers"
+        "flow: two operators of the job use this input: give each its own"
     );
+}
+
+#[test]
+fn a_callback_that_panics_keeps_nobody_else_from_being_told() {
+    let place = Place::new();
+    let (input, results) = (Input::new(), Results::new());
+    let running = start(job(&place).interval(NEVER), &input, &results);
+    let mut producers: Vec<_> =
+        (0..4).map(|name| input.open(&format!("web-{name}")).unwrap()).collect();
+    let (tell, told) = mpsc::channel();
+    for producer in &mut producers {
+        producer.push((1, 1)).unwrap();
+        producer.on_durable(1, |_| panic!("this callback panics"));
+        let tell = tell.clone();
+        producer.on_durable(1, move |verdict| tell.send(verdict).unwrap());
+    }
+    let handle = running.handle();
+    until(|| handle.processed("count") == 4);
+    handle.checkpoint().unwrap().wait().unwrap();
+    assert!(told.iter().take(4).all(|verdict| verdict == Ok(())));
+    for producer in &mut producers {
+        producer.push((1, 2)).unwrap();
+        producer.on_durable(2, |_| panic!("this callback panics, too"));
+    }
+    drop(running);
+    for producer in &producers {
+        assert!(matches!(producer.when_durable(2).wait(), Err(InputError::Ended { .. })));
+    }
+    let mut reader = results.reader().unwrap();
+    while reader.next().is_some() {}
 }
 
 #[test]
@@ -631,86 +531,4 @@ fn of_two_jobs_in_a_process_one_fails_and_the_other_goes_on() {
     let read: Vec<_> = std::iter::from_fn(|| reader.next()).flat_map(|c| c.records).collect();
     assert_eq!(read, [(0, 1), (0, 2)]);
     assert!(good.join().unwrap().has_ended());
-}
-
-#[test]
-fn a_program_starts_the_threads_of_a_job_itself() {
-    let place = Place::new();
-    let (input, results) = (Input::new(), Results::new());
-    let started = Arc::new(Mutex::new(Vec::new()));
-    let (pool, threads) = mpsc::channel::<overtake::Thread>();
-    let pool = Mutex::new(pool);
-    // Threads of the program's own, each used again when a life is over.
-    let threads = Arc::new(Mutex::new(threads));
-    let members: Vec<_> = (0..8)
-        .map(|_| {
-            let threads = threads.clone();
-            std::thread::spawn(move || {
-                loop {
-                    let next = threads.lock().unwrap().recv();
-                    let Ok(thread) = next else { return };
-                    thread.run();
-                }
-            })
-        })
-        .collect();
-    let names = started.clone();
-    let job = job(&place).spawn(move |thread| {
-        names.lock().unwrap().push(thread.name().to_owned());
-        let sent = pool.lock().unwrap().send(thread);
-        sent.map_err(|_| std::io::Error::other("the pool is gone"))
-    });
-    let running = start(job, &input, &results);
-    let mut producer = input.open("web").unwrap();
-    producer.push((1, 1)).unwrap();
-    producer.when_durable(1).wait().unwrap();
-    input.close();
-    assert_eq!(numbers(&rest(&mut results.reader().unwrap()))[&1], [1]);
-    running.join().unwrap();
-    // The job, which held the way into the pool, is gone.
-    members.into_iter().for_each(|member| member.join().unwrap());
-    let mut names = started.lock().unwrap().clone();
-    names.sort();
-    assert_eq!(
-        names,
-        [
-            "overtake-commit-0",
-            "overtake-commit-1",
-            "overtake-director",
-            "overtake-job",
-            "overtake-publisher",
-            "overtake-work-0",
-            "overtake-work-1",
-            "overtake-writer",
-        ]
-    );
-}
-
-#[test]
-fn a_thread_that_cannot_be_started_is_an_error_whichever_it_is() {
-    for refused in [
-        "overtake-job",
-        "overtake-director",
-        "overtake-commit-1",
-        "overtake-work-0",
-        "overtake-work-2",
-    ] {
-        let place = Place::new();
-        let (input, results) = (Input::<Push>::new(), Results::new());
-        let (its_input, its_results) = (input.clone(), results.clone());
-        let job = job(&place).workers(3).spawn(move |thread| {
-            if thread.name() == refused {
-                return Err(std::io::Error::other("no more threads"));
-            }
-            std::thread::Builder::new().spawn(|| thread.run()).map(drop)
-        });
-        let started = job.start(move |flow| {
-            count(flow.source("pushes", its_input.source()), &its_results);
-        });
-        let why = started.err().unwrap().to_string();
-        assert_eq!(why, "a thread could not be started: no more threads");
-        assert_eq!(input.open("web").err(), Some(InputError::NotRunning));
-        // The directory is free again.
-        drop(start(Job::new().state(place.state()).workers(2), &Input::new(), &Results::new()));
-    }
 }

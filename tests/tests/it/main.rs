@@ -20,5 +20,6 @@ mod restart;
 mod restore;
 mod rows;
 mod service;
+mod steering;
 mod stuck;
 mod tidy;

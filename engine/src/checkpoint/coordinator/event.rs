@@ -7,7 +7,7 @@ use crate::checkpoint::time::Epoch;
 
 use super::history::{Reason, Report};
 
-/// What a user may ask for. In the order in which requests are served.
+/// What a user may ask for. Requests are served in the order in which they were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Request {
     /// A checkpoint now, whenever the next would be due. It may fail, as any.

@@ -1,6 +1,7 @@
 //! What a producer is told of its pushes: to a thread, a future, or a callback.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -156,6 +157,9 @@ impl Told {
             known.extend(first.remove().into_iter().map(|call| (call, verdict.clone())));
         }
         drop(waiting);
-        known.into_iter().for_each(|(call, verdict)| call(verdict));
+        for (call, verdict) in known {
+            // Whoever panics here keeps nobody else from being told; the panic hook has said it.
+            let _ = catch_unwind(AssertUnwindSafe(|| call(verdict)));
+        }
     }
 }

@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use event_listener::{Event, Listener as _};
 use overtake_state::Data;
 
-use super::InputError;
 use super::durable::Told;
 use super::log::{Completed, Log};
 use super::producer::Producer;
 use super::source::InputSource;
+use super::{InputError, Using};
 use crate::error::BoxError;
-use crate::{Durability, Listener, Waker};
+use crate::{Durability, LifeContext, Listener, Waker};
 
 /// Splits of an input: so many workers can read it.
 pub const SPLITS: usize = 16;
@@ -85,6 +85,7 @@ pub(super) struct Locked<R> {
 
 /// From the beginning of a job to its end. Locked before any split.
 pub(super) struct Session {
+    using: Using,
     pub(super) phase: Phase,
     /// Where each producer's pushes go: the split, and the index in it.
     pub(super) producers: BTreeMap<String, (usize, usize)>,
@@ -146,7 +147,11 @@ impl<R: Data> Input<R> {
                 waker: None,
             }),
         };
-        let session = Session { phase: Phase::Opening { opened: 0 }, producers: BTreeMap::new() };
+        let session = Session {
+            using: Using::default(),
+            phase: Phase::Opening { opened: 0 },
+            producers: BTreeMap::new(),
+        };
         let shared = Shared {
             held_max,
             held: AtomicUsize::new(0),
@@ -226,9 +231,12 @@ impl<R: Data> Input<R> {
     }
 
     /// No more is pushed, by any producer: the source ends when everything is read, and if all
-    /// others end too, so does the job, with all committed.
+    /// others end too, so does the job, with all committed. After the end of a job there is nothing
+    /// to close.
     pub fn close(&self) {
-        self.shared.close();
+        if lock(&self.shared.session).phase != Phase::Ended {
+            self.shared.close();
+        }
     }
 }
 
@@ -278,12 +286,13 @@ impl<R> Shared<R> {
 }
 
 impl<R: Data> Listener for Shared<R> {
-    fn begin(&self, _: u64, durability: Durability) -> Result<(), BoxError> {
+    fn begin(&self, life: &LifeContext) -> Result<(), BoxError> {
         let mut session = lock(&self.session);
+        session.using.begin(life, "this input")?;
         if session.phase != Phase::Open {
             session.phase = Phase::Opening { opened: 0 };
         }
-        (0..SPLITS).for_each(|index| self.split(index).durability = durability);
+        (0..SPLITS).for_each(|index| self.split(index).durability = life.durability);
         Ok(())
     }
 
@@ -300,8 +309,11 @@ impl<R: Data> Listener for Shared<R> {
         }
     }
 
-    fn ended(&self) {
+    fn ended(&self, run: u64) {
         let mut session = lock(&self.session);
+        if !session.using.end(run) {
+            return;
+        }
         session.phase = Phase::Ended;
         session.producers.clear();
         let mut gone = Vec::new();

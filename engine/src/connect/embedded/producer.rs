@@ -136,7 +136,9 @@ impl<R: Data> Producer<R> {
     }
 
     /// Calls a function when a push is durable, or can be so no more. It runs on the thread that
-    /// completes checkpoints, or on this one if the answer is known: it must return at once.
+    /// completes checkpoints, or on this one if the answer is known: it must return
+    /// at once, so it tries to push, and does not wait. If it panics, that is for the panic hook of
+    /// the program, and others are told all the same.
     pub fn on_durable(
         &self,
         number: u64,

@@ -25,10 +25,10 @@ use std::time::Duration;
 use event_listener::{Event, Listener as _};
 use overtake_state::{CheckpointId, Data, Entries, RestoreError, States};
 
-use super::ResultsError;
+use super::{ResultsError, Using};
 use crate::error::BoxError;
 use crate::sink::{Prepare, Sink, SinkContext, Target, TransactionId};
-use crate::{Clock, Durability, Listener, Waker};
+use crate::{Clock, Durability, LifeContext, Listener, Waker};
 
 /// Results that are held, if nobody says otherwise.
 pub const RESULTS_HELD_MAX: usize = 1 << 20;
@@ -88,6 +88,9 @@ struct Shared<R> {
 
 struct Held<R> {
     phase: Phase,
+    using: Using,
+    /// The job whose results were last shown, and its life.
+    job: String,
     generation: u64,
     /// In no complete checkpoint yet, or restored by some workers and not by all.
     pending: BTreeMap<CheckpointId, BTreeMap<usize, Vec<R>>>,
@@ -165,6 +168,8 @@ impl<R: Data> Results<R> {
         assert!(held_max > 0, "results that may not be held are never shown");
         let held = Held {
             phase: Phase::Opening { opened: 0 },
+            using: Using::default(),
+            job: String::new(),
             generation: 0,
             pending: BTreeMap::new(),
             committed: VecDeque::new(),
@@ -406,12 +411,17 @@ impl<R: Data> Sink for ResultsSink<R> {
 }
 
 impl<R: Data> Listener for Shared<R> {
-    fn begin(&self, generation: u64, durability: Durability) -> Result<(), BoxError> {
-        if durability == Durability::None {
+    fn begin(&self, life: &LifeContext) -> Result<(), BoxError> {
+        if life.durability == Durability::None {
             let why = "results are committed with checkpoints: give the job a state directory";
             return Err(why.into());
         }
         let mut held = self.lock();
+        held.using.begin(life, "these results")?;
+        if !held.job.is_empty() && held.job != life.job {
+            // Checkpoints of another job say nothing of this one's.
+            held.acknowledged = None;
+        }
         if held.phase == Phase::Ended {
             // Another job, or a new start: what was not acknowledged is shown from its checkpoint.
             held.committed.clear();
@@ -419,7 +429,7 @@ impl<R: Data> Listener for Shared<R> {
             (held.last, held.count) = (held.acknowledged, 0);
         }
         held.phase = Phase::Opening { opened: 0 };
-        held.generation = generation;
+        (held.job, held.generation) = (life.job.clone(), life.generation);
         held.pending.clear();
         held.wakers.clear();
         Ok(())
@@ -433,8 +443,11 @@ impl<R: Data> Listener for Shared<R> {
         self.news.notify(usize::MAX);
     }
 
-    fn ended(&self) {
+    fn ended(&self, run: u64) {
         let mut held = self.lock();
+        if !held.using.end(run) {
+            return;
+        }
         held.phase = Phase::Ended;
         held.pending.clear();
         held.wakers.clear();

@@ -404,6 +404,21 @@ fn to_stop_takes_one_more_checkpoint_and_its_commits() {
 }
 
 #[test]
+fn requests_are_served_in_their_order_so_that_none_starves_another() {
+    let mut world = World::in_mode(Mode::Aligned);
+    world.send(Event::Requested(Request::Checkpoint));
+    world.send(Event::Requested(Request::Stop));
+    assert_eq!(world.send(Event::Tick), [TRIGGER_1]);
+    world.send(Event::Requested(Request::Checkpoint));
+    world.write(1);
+    world.published(1);
+    world.committed(1);
+    assert_eq!(world.send(Event::Tick), [Effect::Trigger(Epoch(2))]);
+    let request = world.coordinator.under_way().next().and_then(|report| report.request);
+    assert_eq!(request, Some(Request::Stop));
+}
+
+#[test]
 fn to_stop_with_a_savepoint_takes_an_aligned_one_and_is_tried_again_when_it_fails() {
     let mut world = World::in_mode(Mode::Unaligned);
     world.send(Event::Requested(Request::StopWithSavepoint));
