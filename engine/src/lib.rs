@@ -10,8 +10,9 @@
 //!                        └────────────────────▶ segments, manifest ──▶ a state directory
 //! ```
 //!
-//! Where to begin: [`Job`], then [`flow::Flow`] and [`flow::stream::Stream`]; to connect a system
-//! of your own, the contracts in [`source`] and [`sink`].
+//! Where to begin: [`Job`], then [`flow::Flow`] and [`flow::stream::Stream`]; to push into a job
+//! and to read from it, [`connect::embedded`]; to watch and to steer it, [`Handle`]; to connect a
+//! system of your own, the contracts in [`source`] and [`sink`].
 
 #![cfg_attr(
     not(feature = "simulation"),
