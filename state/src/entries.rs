@@ -27,7 +27,37 @@ use crate::error::{Damage, RestoreError};
 pub struct Entries {
     operator: String,
     table: String,
-    pub(crate) rows: Rc<RefCell<BTreeMap<String, Entry>>>,
+    pub(crate) rows: Rc<RefCell<Rows>>,
+}
+
+/// Entries by their ids, and how many bytes both are: asked after every pass of a task.
+#[derive(Default)]
+pub(crate) struct Rows {
+    by_id: BTreeMap<String, Entry>,
+    bytes: usize,
+}
+
+impl Rows {
+    pub(crate) fn insert(&mut self, id: String, entry: Entry) {
+        self.remove(&id);
+        self.bytes += id.len() + entry.bytes.len();
+        self.by_id.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: &str) -> bool {
+        let removed = self.by_id.remove_entry(id);
+        self.bytes -= removed.as_ref().map_or(0, |(id, entry)| id.len() + entry.bytes.len());
+        removed.is_some()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A copy of all, in the order of their ids.
+    pub(crate) fn to_vec(&self) -> Vec<(String, Entry)> {
+        self.by_id.iter().map(|(id, entry)| (id.clone(), entry.clone())).collect()
+    }
 }
 
 /// What is stored of an entry, beside its id.
@@ -35,12 +65,6 @@ pub struct Entries {
 pub(crate) struct Entry {
     layout: Layout,
     bytes: Vec<u8>,
-}
-
-impl Entry {
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
 }
 
 impl Entries {
@@ -55,7 +79,7 @@ impl Entries {
     /// If it is of another type.
     pub fn get<T: Data>(&self, id: &str) -> Result<Option<T>, RestoreError> {
         let rows = self.rows.borrow();
-        let Some(entry) = rows.get(id) else { return Ok(None) };
+        let Some(entry) = rows.by_id.get(id) else { return Ok(None) };
         let declared = layout::<T>();
         if entry.layout != declared {
             return Err(RestoreError::TypeChanged {
@@ -76,9 +100,12 @@ impl Entries {
     /// Sets the entry of an id.
     pub fn set<T: Data>(&self, id: &str, value: &T) {
         let mut rows = self.rows.borrow_mut();
-        if let Some(entry) = rows.get_mut(id) {
+        let rows = &mut *rows;
+        if let Some(entry) = rows.by_id.get_mut(id) {
+            rows.bytes -= entry.bytes.len();
             entry.bytes.clear();
             encode(value, &mut entry.bytes);
+            rows.bytes += entry.bytes.len();
             entry.layout = layout::<T>();
         } else {
             let mut bytes = vec![];
@@ -89,11 +116,11 @@ impl Entries {
 
     /// Removes the entry of an id; tells whether there was one.
     pub fn remove(&self, id: &str) -> bool {
-        self.rows.borrow_mut().remove(id).is_some()
+        self.rows.borrow_mut().remove(id)
     }
 
     /// The ids on this worker, in their order.
     pub fn ids(&self) -> Vec<String> {
-        self.rows.borrow().keys().cloned().collect()
+        self.rows.borrow().by_id.keys().cloned().collect()
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::{Frozen, Restored, Write};
 use crate::broadcast::Broadcast;
 use crate::data::{Data, Key, Layout, decode_vec, encode_slice, layout};
-use crate::entries::{Entries, Entry};
+use crate::entries::{Entries, Entry, Rows};
 use crate::error::{ReadError, RestoreError, WriteError};
 use crate::hash::{hash, hash_range, owner};
 use crate::keyed::{List, Map, Shared, Value};
@@ -161,15 +161,15 @@ impl States {
                 for frame in restored.frames(worker, &self.operator, name) {
                     let stored = decode_vec::<(String, Entry)>(&segment.payload(frame)?)
                         .map_err(|why| segment.malformed(why))?;
-                    rows.extend(stored.into_iter().filter(|(id, _)| mine(id)));
+                    let stored = stored.into_iter().filter(|(id, _)| mine(id));
+                    stored.for_each(|(id, entry)| rows.insert(id, entry));
                 }
             }
         }
         let shared = Rc::clone(&entries.rows);
         let head = self.head(name, Content::Entries);
         self.declare(info, &entries.rows, move || {
-            let rows: Vec<(String, Entry)> = shared.borrow().clone().into_iter().collect();
-            let bytes = rows.iter().map(|(id, entry)| id.len() + entry.bytes()).sum();
+            let (rows, bytes) = (shared.borrow().to_vec(), shared.borrow().bytes());
             let head = head.clone();
             let write: Write = Box::new(move |writer| {
                 writer.frame(head, rows.len(), |out| encode_slice(&rows, out))
@@ -347,9 +347,9 @@ impl<K: Key, V: 'static> Memory for Table<K, V> {
     }
 }
 
-impl Memory for BTreeMap<String, Entry> {
+impl Memory for Rows {
     fn memory(&self) -> usize {
-        self.iter().map(|(id, entry)| id.len() + entry.bytes()).sum()
+        self.bytes()
     }
 }
 
